@@ -1,4 +1,4 @@
-"""What authors use while they write a connector: previews, checks of files, new connectors, a look at the machine.
+"""Tools for authors of connectors: previews, checks of files, drafts and new connectors, checks of the machine.
 
-Values for commands and other programs; nothing here prints.
+Functions here return values to commands and other programs; none of them prints.
 """

@@ -1,4 +1,4 @@
-"""Answered drafts: streams of curl commands with what the API's own responses say, in the place of guesses."""
+"""Answered drafts: streams drafted from curl commands, with the API's own responses in place of guesses."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -27,11 +27,11 @@ from cdk.rest.http.authenticator import ignore
 from cdk.testing.simulator.examples import example_of
 
 _SHOWN = 3
-"""Fields that are named."""
+"""The most fields that a message names."""
 _SHORTEST = 8
-"""Shorter secrets of a command would be found in other names."""
+"""Shorter secrets of a command would match inside unrelated names."""
 _RETRIES = 3
-"""Of a request that the API says came too soon. A draft asks several times at once, which some allow once a minute."""
+"""Retries of a request that came too soon. A draft sends several requests at once; some APIs allow one a minute."""
 _SERVER_ERRORS: Sequence[JsonValue] = [408, *range(500, 600)]
 _PREVIEW = "`spark-cdk preview {}` shows the responses"
 
@@ -42,15 +42,15 @@ def draft_of_answers(
     learn: Callable[[str], None] = ignore,
     transport: Transport | None = None,
 ) -> Draft:
-    """The draft of command lines, with the records, pages, fields and keys that the first responses to them show.
+    """Return the draft of command lines, with the records, pages, fields and keys found in the first responses.
 
-    Sends up to some twenty requests for each command that is a GET, and another once: it may write. A GET is sent again
-    where it came too soon (429), after the wait that the API asks for, or where its connection fails. Of a stream whose
-    response has no list that may be one of records, the whole body is the record.
-    beside: as for `draft_of_curl`. learn: called with each value of the commands that may be a secret,
-    before it is sent. transport: sends the requests; default: as streams do.
-    Raises what `draft_of_curl` and a request raise, and ConfigError: a response is no JSON, its records are none, or it
-    has a secret of the command where a name is.
+    Sends up to about twenty requests for each GET command, but any other command only once, since it may write. Retries
+    a GET that came too soon (429), after the wait that the API requests, or whose connection failed. If a response has
+    no list that may hold records, its whole body is the record.
+    beside: as for `draft_of_curl`. learn: called with each value of the commands that may be a secret, before the value
+    is sent. transport: sends the requests; by default as streams send them.
+    Raises what `draft_of_curl` and a request raise, and ConfigError: when a response is not JSON, has no valid records,
+    or contains a secret of the command in place of a name.
     """
     draft = draft_of_curl(*commands, beside=beside, pages={})
     values = [*secret_values({"properties": draft.config.properties}, draft.config.values)]
@@ -67,7 +67,10 @@ def draft_of_answers(
 def _answered(
     draft: Draft, command: str, beside: Mapping[str, JsonValue], runtime: Runtime, secrets: Secrets
 ) -> StreamDraft:
-    """The stream of a command of a draft, which is sent by itself. secrets: what is to stand nowhere in it."""
+    """Return the stream of one command of a draft, after sending the command.
+
+    secrets: must not appear in the stream.
+    """
     (stream,) = draft_of_curl(command, beside=beside, pages={}).streams
     reads = as_object(as_object(stream.component["retriever"])["requester"])["http_method"] == "GET"
     try:
@@ -111,7 +114,7 @@ def _answered(
 
 
 def _source(draft: Draft, runtime: Runtime) -> ManifestSource:
-    """The source of a draft of one stream. Its author is there to mend what the API refuses, but for the pace."""
+    """Return the source of a one-stream draft. It retries when a request came too soon, but not after server errors."""
     (stream,) = draft.streams
     retriever = as_object(stream.component["retriever"])
     requester = as_object(retriever["requester"])
@@ -125,7 +128,7 @@ def _source(draft: Draft, runtime: Runtime) -> ManifestSource:
 
 
 def _key(names: Sequence[str], properties: Mapping[str, JsonValue], records: Sequence[Record]) -> str | None:
-    """A field that is called like a key, and has another value in each record; None: there is none.
+    """Return a field with a key's name and a different value in each record; None if there is none.
 
     names: what the records may be called.
     """

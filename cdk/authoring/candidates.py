@@ -1,4 +1,4 @@
-"""Candidates: fields that may be the primary key or the cursor of a stream, as its first records show them."""
+"""Candidates: fields that may be the primary key or the cursor of a stream, judging by its first records."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,7 +11,7 @@ _SHORTEST_DATE = len("2024-01-01")
 
 
 def key_candidates(records: Sequence[Record]) -> list[str]:
-    """Fields with another value in each record; those that are called like keys first. None of fewer than two."""
+    """Return fields with a different value in each record, those with a key's name first; none for a single record."""
     unique = [
         name
         for name in _everywhere(records)
@@ -23,12 +23,12 @@ def key_candidates(records: Sequence[Record]) -> list[str]:
 
 
 def cursor_candidates(records: Sequence[Record]) -> list[str]:
-    """Fields with a date in each record; those that are called like a change first, then those like a creation."""
+    """Return fields with a date in each record; names that suggest a change come first, then those of a creation."""
     return sorted((name for name in _everywhere(records) if _is_date(name, records)), key=_cursor_rank)
 
 
 def _everywhere(records: Sequence[Record]) -> list[str]:
-    """The fields that all of at least two records have."""
+    """Return the fields that all records have; none for fewer than two records."""
     if len(records) < 2:  # noqa: PLR2004 - of one record, every field is unique
         return []
     return [name for name in records[0] if all(name in record for record in records)]
@@ -40,7 +40,7 @@ def _is_date(name: str, records: Sequence[Record]) -> bool:
 
 
 def _date(value: FieldValue, *, timely: bool) -> bool:
-    """Whether a value is a date of ISO 8601; a number is one by its name alone."""
+    """Whether a value is an ISO 8601 date; a number counts as one if its field's name suggests a time."""
     if not isinstance(value, str):
         return timely and type(value) is int
     try:

@@ -1,4 +1,4 @@
-"""Detection: where the records of a stream lie and how its pages follow, as live responses show; guesses are tried."""
+"""Detection: finds a stream's records and pagination in live responses, by trying out guesses."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,14 +27,14 @@ from cdk.streams.stream import Stream
 _PAGES = {"page": "page", "currentpage": "page", "pagenumber": "pageNumber", "pageindex": "pageIndex"}
 _OTHERS = ("offset", "skip", "startat", "startindex", "limit", "perpage", "pagesize", "size", "maxresults")
 _NEXT_FIELDS = 6
-"""Parameters that are tried with a field that names the next page."""
+"""The most parameters that are tried together with a field that names the next page."""
 _DEEPEST = 4
 _PARAMETERS = ("request_parameters", "request_body_json", "request_body_data")
 _NOT_TRIED = "the names in request and response; it was not tried, for what is no GET may write and is sent once"
 
 
 class NoRecords(ConfigError):
-    """A response has no list that may be one of records: `body` is one, perhaps."""
+    """Raised when a response has no list that may hold records; its `body` may be a single record."""
 
     def __init__(self, message: str, body: JsonValue) -> None:
         super().__init__(message)
@@ -43,10 +43,11 @@ class NoRecords(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A paginator that was tried. works: None: the responses do not tell. retriever: what the stream's then has.
+    """A paginator that was tried.
 
-    shown: the request or the response has something of it, or its first page, which was asked for as such, has the same
-    records; without that it is one that many APIs have.
+    works: None if the responses do not tell. retriever: the fields to change in the stream's.
+    shown: whether there is evidence for it: the request or the response has a trace of it, or its first page, when
+    requested explicitly, has the same records. Without evidence, it is merely common among APIs.
     """
 
     paginator: PaginatorGuess
@@ -55,21 +56,21 @@ class Trial:
     why: str
     shown: bool
     requested: bool
-    """The request as it is asks for a page by its parameter."""
+    """Whether the unchanged request already sends the parameter that asks for a page."""
 
     @property
     def guess(self) -> Guess:
-        """What it is, in words."""
+        """The description of the paginator, in words."""
         assert self.paginator.guess is not None
         return self.paginator.guess
 
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """What the first response of a stream shows. path: where its records lie. exchanges: all that was sent.
+    """The findings in the first response of a stream. path: of its records. exchanges: everything that was sent.
 
-    records: those of the first response. others: lists that may be meant instead, each with how many objects it has.
-    doubt: what in that response tells that it has not all records; empty where nothing does.
+    records: those of the first response. others: other lists that may be meant, with their number of objects.
+    doubt: what suggests that the response does not have all records; empty if nothing does.
     """
 
     path: Sequence[str]
@@ -81,10 +82,11 @@ class Detection:
 
     @property
     def best(self) -> Trial | None:
-        """The paginator that works; where none is sure to, one that may, if anything speaks for it.
+        """The paginator that works or, if no such is certain, one that may work and is supported by evidence.
 
-        A parameter that many APIs have for pages may be a filter of this one, which gives an empty page as well. Of
-        those that are not sure, one that the request has counts more: a header `Link` may have no next page without it.
+        A parameter that many APIs use for pages may be a filter of this API, which then also returns an empty page.
+        Among uncertain paginators, those whose parameter the request has come first: without the parameter, a header
+        `Link` may name no next page.
         """
         likely = [each for each in self.trials if each.works or (each.works is None and each.shown)]
         return min(likely, key=lambda each: (not each.works, not each.requested), default=None)
@@ -93,13 +95,13 @@ class Detection:
 def detect_pages(
     source: ManifestSource, config: Mapping[str, JsonValue], name: str, *, once: bool = False
 ) -> Detection:
-    """What the first response of a stream shows; sends up to some twenty requests.
+    """Return what the first response of a stream shows; sends up to about twenty requests.
 
-    The paginator that the manifest has is tried first. once: send one request, and try no paginator: those that request
-    and response show may work.
+    Tries the manifest's own paginator first. once: send a single request and try no paginator; those that request and
+    response suggest may work.
 
-    Raises NoRecords, and ConfigError: the manifest has no such stream in its list, its first page is no JSON, or the
-    records in it are none or no objects. Whatever else the first request raises.
+    Raises NoRecords, and ConfigError: when the manifest's list has no such stream, its first page is not JSON, or its
+    records are missing or not objects. Also raises any error of the first request.
     """
     trials = _Trials(source, config, name)
     first = trials.read({}, ())[0]
@@ -123,7 +125,7 @@ def detect_pages(
             break
     further = {_shown(path): len(lists[path]) for path in others if not problem_of(lists[path])}
     outcome = first.answer.outcome
-    assert isinstance(outcome, Response)  # `_body` has read it
+    assert isinstance(outcome, Response)  # since `_body` could read it
     count = len(records)
     doubt = unfollowed_next(outcome) or unread_total(outcome, count) or full_page(outcome, count)
     return Detection(where, records, further, tried, trials.exchanges, doubt)
@@ -134,7 +136,7 @@ def _shown(path: Sequence[str]) -> str:
 
 
 class _Trials:
-    """Reads the first pages of a stream with other paginators than the manifest has."""
+    """Reads the first pages of a stream with other paginators than the manifest's."""
 
     def __init__(self, source: ManifestSource, config: Mapping[str, JsonValue], name: str) -> None:
         self._source, self._config, self._name = source, config, name
@@ -147,12 +149,12 @@ class _Trials:
         self.exchanges: list[Exchange] = []
 
     def own(self) -> Iterator[tuple[PaginatorGuess, bool]]:
-        """The paginator that the manifest has, if it has one, as `_guesses` gives others."""
+        """Yield the manifest's own paginator, if any, in the form in which `_guesses` yields others."""
         if (paginator := as_object(self._retriever.get("paginator"))).get("type") == "DefaultPaginator":
             yield PaginatorGuess(dict(paginator), Guess("the paginator that the manifest has", "", "")), True
 
     def read(self, changes: Mapping[str, JsonValue], where: Sequence[str]) -> list[PreviewPage]:
-        """The first two pages of the first slice, with another paginator and other parts of the retriever."""
+        """Read the first two pages of the first slice with parts of the retriever changed, such as its paginator."""
         retriever = {key: part for key, part in self._retriever.items() if key != "paginator"}
         retriever |= {"record_selector": record_selector(where), **changes}
         streams: list[JsonValue] = [
@@ -171,9 +173,9 @@ class _Trials:
     def trial(
         self, guess: PaginatorGuess, where: Sequence[str], records: Sequence[JsonValue] | None, *, shown: bool
     ) -> Trial:
-        """What comes of a paginator behind a first page with these records; None: it is not tried.
+        """Try a paginator, with the records of the first page; None: do not try it.
 
-        shown: as the trial is to have it.
+        shown: passed on to the trial.
         """
         assert guess.component is not None
         changes: JsonObject = {"paginator": guess.component}
@@ -198,7 +200,7 @@ class _Trials:
 
 
 def _parts(requester: Mapping[str, JsonValue]) -> Mapping[str, Mapping[str, JsonValue]]:
-    """The parts of a requester that have parameters, by their keys."""
+    """Return the parts of a requester that hold parameters, by their keys."""
     parts = {key: as_object(requester.get(key)) for key in _PARAMETERS}
     return {**parts, "request_body": as_object(as_object(requester.get("request_body")).get("value"))}
 
@@ -206,7 +208,7 @@ def _parts(requester: Mapping[str, JsonValue]) -> Mapping[str, Mapping[str, Json
 def _changed(
     requester: Mapping[str, JsonValue], parts: Mapping[str, Mapping[str, JsonValue]], guess: PaginatorGuess
 ) -> JsonObject:
-    """The parts of a requester that are others where a paginator sends parameters, and some are sent always."""
+    """Return the parts of a requester that change, because the paginator sends some parameters and fixes others."""
     known = {name for fields in parts.values() for name in fields}
     changed: JsonObject = {}
     for key, fields in parts.items():
@@ -222,7 +224,10 @@ def _changed(
 def _verdict(
     pages: Sequence[PreviewPage], where: Sequence[str], records: Sequence[JsonValue]
 ) -> tuple[bool | None, str]:
-    """Whether the second page follows the first, which begins with `records` if there are any; and what tells so."""
+    """Return whether the second page follows the first, and the reason.
+
+    records: must reappear on the first, if given.
+    """
     if (error := pages[-1].error) is not None:
         return False, error_text(error)
     first = as_list(path(*where)(_body(pages[0])))
@@ -242,7 +247,7 @@ def _verdict(
 
 
 def _ids(records: Sequence[JsonValue], known: Sequence[JsonValue]) -> set[str]:
-    """Records by what may be their key, which others, `known`, show."""
+    """Return the records' values of the likely key, which `known` shows; without a key, the whole records."""
     key = _key(known)
     return {canonical(record if key is None else as_object(record).get(key)) for record in records}
 
@@ -252,16 +257,16 @@ def _key(records: Sequence[JsonValue]) -> str | None:
 
 
 def _token(guess: PaginatorGuess) -> str:
-    """The parameter that says which page is meant."""
+    """Return the name of the parameter that selects a page."""
     return as_string(as_object(as_object(guess.component).get("page_token_option")).get("field_name"))
 
 
 def _guesses(
     name: str, exchange: Exchange, body: JsonValue, where: Sequence[str], records: Sequence[JsonValue], *, once: bool
 ) -> Iterator[tuple[PaginatorGuess, bool]]:
-    """The paginators to try, the likely ones first: what request and response show, then the usual parameters.
+    """Yield the paginators to try, the likely ones first: those that request and response suggest, then common ones.
 
-    With each, whether they show it. once: those alone that they show, for none is tried.
+    Each comes with whether request or response suggest it. once: yield only these, because none is tried.
     """
     request, response, _ = exchange
     leaves = dict(_leaves(body, (), tuple(where)))
@@ -269,7 +274,7 @@ def _guesses(
     asked_in = part or "query"
     sent = {**known_parameters(in_body, asked_in), **known_parameters(dict(query_of(request.full_url)), "query")}
     echoed = {_PAGES.get(plain(keys[-1]), keys[-1]): value for keys, value in leaves.items() if _counts(keys, value)}
-    # What the request asks by counts more than what the response calls the same.
+    # Parameters of the request take precedence over fields of the response with the same role.
     roles = {role(key) for key in sent} - {None}
     shown = known_parameters({key: value for key, value in echoed.items() if role(key) not in roles}, asked_in)
     usual = ({"page": 1}, {"page": 0}, {"offset": 0, "limit": len(records)})
@@ -279,7 +284,7 @@ def _guesses(
     bare = replace(facts, leaves={}, headers={})
     named = by_next_field(facts)
     if once:
-        # That both are called so is all that speaks for it.
+        # The matching names of field and parameter are the only evidence here.
         fields = {plain(keys[-1]) for keys in leaves}
         named = (each for each in named if is_token(_token(each)) and f"next{plain(_token(each))}" in fields)
     guesses = chain(
@@ -311,7 +316,7 @@ def _counts(keys: Sequence[str], value: JsonValue) -> bool:
 def _leaves(
     value: JsonValue, keys: tuple[str, ...], where: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], JsonValue]]:
-    """The fields of a body beside its records, with the names that lead to them."""
+    """Yield the fields of a body outside its records, with their paths."""
     if isinstance(value, Mapping) and len(keys) < _DEEPEST and keys != where:
         for name, inner in value.items():
             yield from _leaves(inner, (*keys, name), where)
@@ -320,7 +325,7 @@ def _leaves(
 
 
 def _body(page: PreviewPage) -> JsonValue:
-    """The JSON of a page's response. Raises ConfigError: it has none."""
+    """Return the JSON of a page's response. Raises ConfigError: when it has none."""
     outcome = None if page.answer is None else page.answer.outcome
     try:
         if isinstance(outcome, Response) and not outcome.is_stream:

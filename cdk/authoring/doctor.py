@@ -1,6 +1,6 @@
-"""Doctor: what a sync needs of a machine and of the places in its pipeline file, tried one after the other.
+"""Doctor: checks, one after the other, what a sync needs of the machine and of the places in its pipeline file.
 
-What is written to try a place is removed again.
+Files and states that are written to test a place are removed again.
 """
 
 import os
@@ -46,7 +46,7 @@ _KEY = StateKey("probe", "spark-cdk-doctor")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found out about one thing that a sync needs. fix: what to do, where it is not ok."""
+    """The result of one check. fix: what to do if the status is not ok."""
 
     name: str
     status: Status
@@ -54,19 +54,19 @@ class Finding:
     fix: str = ""
 
     def to_json(self) -> Mapping[str, JsonValue]:
-        """The finding as a JSON object."""
+        """Return the finding as a JSON object."""
         return {"name": self.name, "status": self.status, "text": self.text, "fix": self.fix}
 
 
 def free_bytes(path: Path) -> int:
-    """The bytes that are free where a path is or will be."""
+    """Return the free bytes on the disk of a path, which need not exist yet."""
     return shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.exists())).free
 
 
 def machine_findings(
     *, java: Callable[[], object] = lambda: java_home(os.environ), free: Callable[[Path], int] = free_bytes
 ) -> Iterator[Finding]:
-    """What the machine has: versions, a Java for Spark, room for temporary files."""
+    """Check the machine: versions, a Java for Spark, disk space for temporary files."""
     names = ("spark-cdk", "pyspark", "deltalake", "pyarrow")
     yield Finding("versions", "ok", ", ".join([f"Python {platform.python_version()}", *map(_versioned, names)]))
     yield from _spark_findings(java)
@@ -76,9 +76,9 @@ def machine_findings(
 def pipeline_findings(
     settings: Pipeline, source: Source, *, clock: Clock = system_clock, free: Callable[[Path], int] = free_bytes
 ) -> Iterator[Finding]:
-    """What a pipeline has: an API that answers and takes the credentials, a target, a store of states, the right time.
+    """Check what a pipeline needs: an API that responds and accepts the credentials, a clock, a target, a state store.
 
-    source: that of the pipeline, whose config is prepared.
+    source: the pipeline's, whose config is prepared.
     """
     yield from source_findings(source, settings.config, settings.target, clock=clock)
     yield _target_finding(settings)
@@ -90,9 +90,9 @@ def pipeline_findings(
 def source_findings(
     source: Source, config: Mapping[str, JsonValue], target: TargetOptions | None = None, *, clock: Clock = system_clock
 ) -> Iterator[Finding]:
-    """What an API has: it answers, takes the credentials, and has the time.
+    """Check an API: that it responds and accepts the credentials, and that its clock agrees with this machine's.
 
-    config: prepared. target: where new refresh tokens go, as in a sync.
+    config: prepared. target: where new refresh tokens are stored, as in a sync.
     """
     exchanges, error = _checked(source, config, target)
     yield from _source_findings(exchanges, error)
@@ -100,7 +100,7 @@ def source_findings(
 
 
 def disk_finding(name: str, path: Path, free: Callable[[Path], int]) -> Finding:
-    """Whether there is room where a path is."""
+    """Check the free disk space at a path."""
     room = free(path)
     text = f"{room / _GB:.1f} GB free at {path}"
     fix = "make room, or choose another disk (TMPDIR, target.path)"
@@ -136,7 +136,7 @@ def _spark_findings(java: Callable[[], object]) -> Iterator[Finding]:
 def _checked(
     source: Source, config: Mapping[str, JsonValue], target: TargetOptions | None
 ) -> tuple[list[Exchange], Exception | None]:
-    """What the check of a source has sent, and why it failed. Refresh tokens are those of the target, as in a sync."""
+    """Check a source; return its exchanges and the error. Refresh tokens are those of the target, as in a sync."""
     with one_run(), tracing() as trace:
         try:
             tokens = run_tokens()
@@ -178,7 +178,7 @@ def _source_findings(exchanges: Sequence[Exchange], error: Exception | None) -> 
 
 
 def _clock_finding(exchanges: Sequence[Exchange], now: datetime) -> Finding:
-    """The time here, compared with the one that the last response names: what came before it was waited after."""
+    """Compare the clock with the date of the last response, since waits may have followed earlier ones."""
     for each in reversed(exchanges):
         if isinstance(each.outcome, Response) and (text := each.outcome.headers.get("date")):
             try:
@@ -205,7 +205,7 @@ def _target_finding(settings: Pipeline) -> Finding:
 
 
 def _probe(folder: Folder) -> None:
-    """Write a file, read it and remove it. Raises OSError: something else came back."""
+    """Write, read and remove a file. Raises OSError: when the content differs."""
     root = folder.on_disk
     missing = [] if root is None else [path for path in (root, *root.parents) if not path.exists()]
     name, content = f"_cdk_probe_{uuid4().hex}", uuid4().bytes

@@ -1,4 +1,4 @@
-"""Exchanges as people and programs may see them: no secret in the URL, headers and bodies, and the bodies shortened."""
+"""Exchanges for display: without secrets in URL, headers and bodies, and with shortened bodies."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -13,23 +13,23 @@ from cdk.rest.http.redact import safe_url
 from cdk.rest.tracing import Exchange
 
 _LOOKED_AT = 2**16
-"""Bytes of a body beyond those that are shown in which secrets are looked for."""
+"""Characters of a body after the displayed ones that are searched for secrets, too."""
 
 _MEMBER = re.compile(r'("([^"\\]{1,100})"\s*:\s*)("(?:[^"\\]|\\.)*"?|\d[\d.]*)')
 _PAIR = re.compile(r"((?:^|(?<=&))([\w.\-\[\]%]{1,100})=)([^&\s]*)")
 
 
 def learn_secrets(exchanges: Iterable[Exchange], secrets: Secrets) -> None:
-    """Have `secrets` hide what the requests have sent as such, wherever a response or a record repeats it."""
+    """Add the secret values of the requests to `secrets`, which masks them in responses and records, too."""
     for exchange in exchanges:
         secrets.add(*(value for value in exchange.request.secret_values() if len(value) >= SHORTEST))
 
 
 def exchange_json(exchange: Exchange, secrets: Secrets, most: int) -> Mapping[str, JsonValue]:
-    """An exchange without secrets. most: characters of a body that are shown."""
+    """Return an exchange as JSON without secrets. most: the most characters of a body to show."""
     request, outcome = exchange.request, exchange.outcome
     sent = request.body.decode(errors="replace") if request.body else ""
-    # A login brings a `token`; in records `key` and `token` are names of anything.
+    # A login's response has a `token`; in records, `key` and `token` can name anything.
     named = looks_secret if request.hide(sent) != sent or secrets.holds(sent) else surely_secret
     shown: dict[str, JsonValue] = {
         "request": {
@@ -56,7 +56,7 @@ def exchange_json(exchange: Exchange, secrets: Secrets, most: int) -> Mapping[st
 
 
 def shortened(body: str, secrets: Secrets, most: int, named: Callable[[str], bool] = looks_secret) -> str:
-    """The first `most` characters of a body, without secrets. named: whether a name says that its value is one."""
+    """Return the first `most` characters of a body, without secrets. named: whether a field name marks a secret."""
     text = body[: most + _LOOKED_AT]
     text = (_MEMBER if text.lstrip()[:1] in {"{", "["} else _PAIR).sub(partial(_hidden, named), text)
     text = secrets.mask(text)

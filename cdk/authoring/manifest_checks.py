@@ -1,6 +1,6 @@
-"""What a valid manifest has that cannot work: expressions that do not parse, keys that no config has, missing streams.
+"""Mistakes that a manifest's schema permits: expressions that do not parse, unknown config keys, missing streams.
 
-Brings the manifest language, and Jinja, with it.
+Imports the manifest language, and with it Jinja.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,23 +26,23 @@ _PLAIN = frozenset({
     "documentation_url", "metadata", "schema", "schemas",
 })
 # fmt: on
-"""Fields in which nothing is evaluated."""
+"""Fields in which expressions are not evaluated."""
 
 
 def manifest_mistakes(path: Path, schema: JsonSchema) -> Iterator[tuple[str, bool]]:
-    """What is wrong with a manifest, each with its place, and whether that is certain. schema: of its config.
+    """Yield the mistakes in a manifest, each with its place, and whether it is certain. schema: of its config.
 
-    Variables that nothing defines are warnings of the log.
+    Undefined variables are logged as warnings.
     """
     try:
         manifest = Manifest.load(path)
         value = manifest.resolved()
     except ManifestError:
-        # The builder of the source says so.
+        # Building the source reports this error.
         return
     reported: set[tuple[str, str]] = set()
     for keys, text, certain in (*_expressions(manifest, value, schema), *_missing_streams(value)):
-        # What others refer to is written in one place.
+        # A part that several references share is written only once, so it is reported only once.
         line = (manifest.where(keys).partition(" ")[0], text)
         if line not in reported:
             reported.add(line)
@@ -57,7 +57,7 @@ def _expressions(manifest: Manifest, value: JsonValue, schema: JsonSchema) -> It
         try:
             build(text, "" if f"{line}{text}" in logged else manifest.where(keys), parameters)
         except ExpressionError as error:
-            # A stream that uses what the language had once fails alone, as it always did.
+            # A stream that uses a removed variable of the language fails alone, as it always has.
             yield keys, error.message, not error.why.startswith("`stream_state`")
             continue
         logged.add(f"{line}{text}")
@@ -74,12 +74,12 @@ def _expressions(manifest: Manifest, value: JsonValue, schema: JsonSchema) -> It
 
 
 def _partition_fields(value: JsonValue, keys: Keys) -> set[str] | None:
-    """The fields of the partitions of the stream around a part of the manifest; None: they are not known."""
+    """Return the partition fields of the stream around a part of the manifest; None if they are unknown."""
     stream: JsonValue = None
     for n, key in enumerate(keys):
         if isinstance(value, Mapping) and value.get("type") == "DeclarativeStream":
             stream = None if "stream_template" in keys[:n] else value
-        value = value[key]  # type: ignore[index]  # the keys are those of a part
+        value = value[key]  # type: ignore[index]  # the keys lead to an existing part
     if stream is None:
         return None
     return _router_fields(as_object(as_object(stream).get("retriever")).get("partition_router"))
@@ -110,9 +110,9 @@ def _router_fields(router: JsonValue) -> set[str] | None:
 def _texts(
     value: JsonValue, keys: Keys, parameters: frozenset[str] | None
 ) -> Iterator[tuple[Keys, str, frozenset[str] | None]]:
-    """The texts with expressions in the fields of components, and the names of the parameters there.
+    """Yield the texts with expressions in the fields of components, with the names of the parameters there.
 
-    None: a template may get others.
+    Names are None inside a template, which may receive others.
     """
     match value:
         case str() if has_expression(value):
@@ -135,14 +135,14 @@ def _texts(
 
 
 def _is_read(model: type[BaseModel], value: Mapping[str, JsonValue], name: str) -> bool:
-    """Whether a component reads a field. What it has of `$parameters` alone may be for another one."""
+    """Whether a component reads a field. A field that only `$parameters` adds may be meant for another component."""
     if name == "url" and value.get("url_base"):
         return False
     return name in fields_of(model) or (open_to_more(model) and name not in as_object(value.get("$parameters")))
 
 
 def _keys_read(text: str, variable: str) -> Iterator[Sequence[str]]:
-    """The paths in a variable that an expression reads, also with `get`."""
+    """Yield the paths of a variable that an expression reads, also with `get`."""
     template = environment().parse(text)
     for node in template.find_all((nodes.Getitem, nodes.Getattr, nodes.Call)):
         if (path := _path(node, variable)) and not any(name.startswith("__") for name in path):
@@ -150,7 +150,7 @@ def _keys_read(text: str, variable: str) -> Iterator[Sequence[str]]:
 
 
 def _path(node: nodes.Node, variable: str) -> tuple[str, ...] | None:
-    """The names below a variable that a node stands for; None: it is something else."""
+    """Return the path below a variable that a node stands for; None if it is something else."""
     match node:
         case nodes.Name(name=name) if name == variable:
             return ()
@@ -167,7 +167,7 @@ def _path(node: nodes.Node, variable: str) -> tuple[str, ...] | None:
 
 
 def _known(schema: JsonValue, path: Sequence[str]) -> set[str] | None:
-    """The names that objects at a path of the config may have; None: any."""
+    """Return the names that an object at a path of the config may have; None: any."""
     parts = list(_branches(schema))
     for name in path:
         inner = [properties_of(part).get(name) for part in parts]
@@ -184,7 +184,7 @@ def _branches(schema: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
 
 
 def _missing_streams(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool]]:
-    """Names in the check that no stream has, where all names are known before there is a config."""
+    """Yield stream names of the check that do not exist, if all names are known without a config."""
     names, chosen = list(_names(value.get("streams"))), as_object(value.get("check")).get("stream_names")
     if value.get("dynamic_streams") or not isinstance(chosen, list) or any(map(has_expression, names)):
         return
@@ -194,7 +194,7 @@ def _missing_streams(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str
 
 
 def _names(streams: JsonValue) -> Iterator[str]:
-    """The names of streams, those on a condition too."""
+    """Yield the names of streams, including conditional ones."""
     for stream in as_list(streams):
         match stream:
             case {"name": str() as name}:

@@ -1,4 +1,4 @@
-"""The JSON Schema of manifests: as they are resolved, and as people write them."""
+"""The JSON Schema of manifests: with references resolved, and as people write them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ _REFERRING = {
 _LINK = {"type": "string", "pattern": r"^(#/|\*ref\()", "title": "A reference"}
 _REFERENCE = {"type": "object", "required": ["$ref"], "properties": {"$ref": {"type": "string"}}}
 
-# Names that the language has for values that are no components: where they are used.
+# Names in the language for values that are not components, and where they are used.
 _VALUES = {
     "CombineMode": ("CombinedExtractor", "mode"),
     "PrimaryKey": ("DeclarativeStream", "primary_key"),
@@ -49,16 +49,16 @@ _VALUES = {
     "Schemas": ("DeclarativeSource", "schemas"),
     "ValueType": ("AddedFieldDefinition", "value_type"),
 }
-# Objects that are kept as they are written, and have a shape all the same.
+# Objects that are passed on unchanged, but still have a shape.
 _OBJECTS = {("Spec", "advanced_auth"): "AuthFlow"}
 _MODELS = {"GraphQlQuery": "RequestBodyGraphQlQuery"}
 
 
 def resolved_schema() -> dict[str, Json]:
-    """The JSON Schema (draft 7) of a manifest whose references are resolved.
+    """Return the JSON Schema (draft 7) of a manifest whose references are resolved.
 
-    `definitions` has every component by its type, and every family with its members. Fields that are not known are
-    allowed, as they are when a manifest is loaded.
+    `definitions` has every component by its type, and every family with its members. Unknown fields are allowed, as
+    when a manifest is loaded.
     """
     register()
     definitions: dict[str, JsonSchema] = {}
@@ -80,10 +80,10 @@ def resolved_schema() -> dict[str, Json]:
 
 
 def manifest_schema() -> dict[str, Json]:
-    """The JSON Schema (draft 7) of a manifest as it is written: for editors.
+    """Return the JSON Schema (draft 7) of a manifest as it is written, for editors.
 
-    What a `$ref`, a reference in a string, `$parameters` around a component or an old form may bring is not missing,
-    so no field is required; what is written must be what can stand there.
+    No field is required, because a `$ref`, a reference in a string, enclosing `$parameters` or an old form may supply
+    it. Fields that are written must be valid in their place.
     """
     resolved = resolved_schema()
     definitions = {name: _written(schema) for name, schema in resolved["definitions"].items()}
@@ -96,7 +96,7 @@ def manifest_schema() -> dict[str, Json]:
         "title": "A component of old manifests",
         "type": "object",
         "required": ["type"],
-        # No `enum`, of which editors offer each value.
+        # No `enum`, because editors would offer each of its values.
         "properties": {"type": {"pattern": f"^({alone})$"}},
     }
     root = {**definitions[_ROOT], "required": ["version"]}
@@ -105,14 +105,14 @@ def manifest_schema() -> dict[str, Json]:
 
 @dataclass(frozen=True, slots=True)
 class ComponentDocs:
-    """text: what it is, in paragraphs. example: YAML, empty where there is none."""
+    """The documentation of a component. text: in paragraphs. example: YAML; empty if there is none."""
 
     text: str
     example: str
 
 
 def component_docs(model: type[BaseModel]) -> ComponentDocs:
-    """What a model's own docstring says. Custom code that shows no example needs no more than its class."""
+    """Return the documentation in a model's own docstring; a custom component without an example gets a minimal one."""
     text, _, example = cleandoc(vars(model).get("__doc__") or "").partition("\nExample:\n")
     if not example and issubclass(model, CustomComponent):
         example = f"type: {model.__name__}\nclass_name: components.{model.__name__.replace('Custom', 'My')}"
@@ -120,14 +120,15 @@ def component_docs(model: type[BaseModel]) -> ComponentDocs:
 
 
 def _written(schema: Json) -> Json:
-    """A schema that also takes references, in place of it and of what is in it."""
+    """Return a schema that also accepts references, in place of the value and of anything in it."""
     match schema:
         case {"type": "object", "properties": dict(properties), **rest}:
             parts = {name: part if name == "type" else _written(part) for name, part in properties.items()}
             rest.pop("required", None)
             written = {"type": "object", **rest, "properties": {**_REFERRING, **parts}}
         case {"type": "object", "required": _, "anyOf": list(members), **rest}:
-            # Without a `type` it is what its place implies, which stands beside the family there.
+            # A component without a `type` is the one implied by its place, which the schema lists beside the family
+            # there.
             member = {"required": ["type"], "anyOf": [*members, _ref(_FORMER)]}
             written = {**rest, "anyOf": [member, _REFERENCE]}
         case {"type": "object", "additionalProperties": dict(inner), **rest}:
@@ -140,7 +141,7 @@ def _written(schema: Json) -> Json:
         case {"anyOf": list(options), **rest} | {"allOf": list(options), **rest}:
             written = {**rest, "anyOf": [*map(_written, options), _LINK]}
         case {"$ref": str(name)}:
-            # Code of one's own has any field; without a type, its class tells it.
+            # A custom component may have any field; without a type, its class name identifies it.
             custom = name.startswith("#/definitions/Custom")
             own = {"anyOf": [{"required": ["class_name"]}, {"required": ["type"]}], "allOf": [schema]}
             written = {"anyOf": [own if custom else schema, _LINK]}
@@ -150,7 +151,7 @@ def _written(schema: Json) -> Json:
 
 
 def _defined(name: str) -> str:
-    """What the definition of a type is called: two types have names that are too common to stand alone."""
+    """Return the name of a type's definition: the class name, since two types have names too common to stand alone."""
     return Component.registry[name].__name__
 
 
@@ -158,7 +159,7 @@ def _model_schema(name: str, model: type[BaseModel]) -> dict[str, Json]:
     fields = fields_of(model)
     properties: dict[str, Json] = {}
     if issubclass(model, Component):
-        # No type beside it: a language server offers the names where nothing is written yet, which is no string.
+        # No `"type": "string"` beside the enum, because language servers offer the names before anything is typed.
         properties = {"type": {"enum": [name]}}
     for key, field in fields.items():
         if key == "$parameters":
@@ -182,13 +183,13 @@ def _field_schema(component: str, field: FieldShape) -> dict[str, Json]:
     if named is None:
         schema = _schema(field.shape)
     else:
-        # A component may stand there too: the name covers the plain values.
+        # A component is allowed there, too: the named definition covers only the plain values.
         parts = [part for part in flat(field.shape) if isinstance(part, Part | AnyOf)]
         schema = {"anyOf": [_ref(named), *map(_schema, parts)]}
         if not field.required:
             schema["anyOf"].append({"type": "null"})
     if "$ref" in schema:
-        schema = {"allOf": [schema]}  # words beside a `$ref` do not count in draft 7
+        schema = {"allOf": [schema]}  # draft 7 ignores keywords beside a `$ref`
     described = {"description": field.description} if field.description else {}
     default = {} if field.required or field.default is None else {"default": field.default}
     return {**described, **schema, **default}
@@ -210,7 +211,7 @@ def _family_schema(family: type[Component]) -> dict[str, Json]:
     }
 
 
-def _schema(shape: Shape) -> dict[str, Json]:  # noqa: PLR0911 - one for each shape there is
+def _schema(shape: Shape) -> dict[str, Json]:  # noqa: PLR0911 - one return for each shape
     match shape:
         case Anything():
             return {}
@@ -230,7 +231,7 @@ def _schema(shape: Shape) -> dict[str, Json]:  # noqa: PLR0911 - one for each sh
         case AnyOf(kind=kind):
             types = (kind.implied.type, kind.implied.custom) if kind.implied else ()
             implied = [name for name in types if name and name in Component.registry]
-            # Without a `type`, only what is implied may stand there.
+            # Without a `type`, only the implied component is allowed.
             refs = [_ref(_family_name(kind)), *(_ref(_defined(name)) for name in implied)]
             return {"anyOf": refs} if len(refs) > 1 else refs[0]
         case Either(options=options):
@@ -238,7 +239,7 @@ def _schema(shape: Shape) -> dict[str, Json]:  # noqa: PLR0911 - one for each sh
 
 
 def _plain_models(models: Iterable[type[BaseModel]]) -> list[type[BaseModel]]:
-    """Models that are no components, which components use."""
+    """Return the models used by components that are not components themselves."""
     plain_models: dict[str, type[BaseModel]] = {}
     waiting = list(models)
     while waiting:

@@ -1,4 +1,4 @@
-"""The credentials that a manifest has in plain, where an expression would take them from the config."""
+"""Find credentials that a manifest contains in plain text instead of an expression that reads the config."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,13 +12,14 @@ _EXPRESSIONS = ("{{", "{%")
 
 
 def plain_secrets(manifest: JsonValue) -> Iterator[tuple[Keys, str]]:
-    """The texts of a manifest that are secrets and no expressions, each with its place.
+    """Yield the texts of a manifest that are secrets and not expressions, each with its place.
 
-    A component says which of its fields are secret. What is none, such as headers and parameters, is judged by names.
+    Components declare which of their fields are secret. Other values, such as headers and parameters, are judged by
+    name.
     """
     register()
     if isinstance(manifest, Mapping):
-        # A spec has names of secrets, and what a form says of them.
+        # A spec contains names of secrets, and their descriptions for a form.
         yield from _below({name: part for name, part in manifest.items() if name != "spec"}, ())
 
 
@@ -41,7 +42,7 @@ def _below(value: JsonValue, keys: Keys) -> Iterator[tuple[Keys, str]]:
 
 
 def _texts(value: JsonValue, keys: Keys) -> Iterator[tuple[Keys, str]]:
-    """The texts of a field that is secret: itself, or those of a list."""
+    """Yield the texts of a secret field: the text itself, or those of a list."""
     match value:
         case str() if len(value) >= SHORTEST and not any(sign in value for sign in _EXPRESSIONS):
             yield keys, value

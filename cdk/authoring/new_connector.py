@@ -1,4 +1,4 @@
-"""New connectors: a folder with a connector that works, its tests, and what editors and CI need."""
+"""New connectors: writes a folder with a working connector, its tests, and files for editors and CI."""
 
 import keyword
 import re
@@ -30,7 +30,7 @@ _HOLE = re.compile(r"@([a-zA-Z]+)@")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The files that were written, in order, and what there is to say of those that people had changed."""
+    """The written files, in order, and notes about files that people had changed."""
 
     files: Sequence[Path]
     notes: Sequence[str]
@@ -39,10 +39,10 @@ class Written:
 def new_connector(name: str, language: Language, folder: Path, draft: Draft | None = None) -> Written:
     """Write a connector called `name` into a folder, which must be empty or missing, or hold an earlier draft.
 
-    draft: what its manifest is to be, in place of the example; `language` is then `yaml`. What people have changed
-    since an earlier draft stays.
+    draft: makes the manifest, in place of the example; `language` is then `yaml`. Changes that people made since an
+    earlier draft are preserved.
 
-    Raises ConfigError: the name is none for a connector, or the folder has files.
+    Raises ConfigError: when the name is not valid for a connector, or the folder has other files.
     """
     words = {**_words(name, language), **({} if draft is None else _drafted(draft))}
     again = draft is not None and is_drafted(folder)
@@ -64,7 +64,7 @@ def new_connector(name: str, language: Language, folder: Path, draft: Draft | No
 
 
 def _files(groups: Sequence[str], words: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    """The files of the templates; those of later groups take the place of others."""
+    """Yield the files of the templates; a file of a later group replaces one of an earlier group."""
     for group in groups:
         for file in sorted((_TEMPLATES / group).rglob(f"*{_SUFFIX}")):
             path = _filled(file.relative_to(_TEMPLATES / group).as_posix().removesuffix(_SUFFIX), words)
@@ -79,7 +79,7 @@ def _schemas(language: Language) -> Mapping[Path, str]:
 
 
 def _drafted(draft: Draft) -> Mapping[str, str]:
-    """What stands in the holes of the templates for a draft."""
+    """Return the values of the template placeholders for a draft."""
     examples = [*draft.examples, *(each for stream in draft.streams for each in stream.examples)]
     responses = [
         {
@@ -107,7 +107,7 @@ def _filled(text: str, words: Mapping[str, str]) -> str:
 
 
 def _words(name: str, language: Language) -> Mapping[str, str]:
-    """What stands in the holes of the templates. Raises ConfigError: the name is none for a connector."""
+    """Return the values of the template placeholders. Raises ConfigError: when the connector's name is not valid."""
     module = name.replace("-", "_")
     if not _NAME.fullmatch(name):
         raise ConfigError(f"found the name {name!r}, expected lower-case letters, digits, `-` and `_`, a letter first")

@@ -1,4 +1,4 @@
-"""The JSON Schema of pipeline files, for editors: what `Pipeline` takes, with the words of its docstrings."""
+"""The JSON Schema of pipeline files, for editors: the fields of `Pipeline`, described by its docstrings."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _SECOND_NAMES = {"Pipeline": ("name", "pipeline_name"), "StreamOptions": ("remov
 
 
 def pipeline_schema() -> dict[str, Json]:
-    """The JSON Schema (draft 2020-12) of a pipeline file, in which every value may come from the environment."""
+    """Return the JSON Schema (draft 2020-12) of a pipeline file; every value may come from the environment."""
     schema = Pipeline.model_json_schema()
     definitions = {name: _model(name, part) for name, part in schema.pop("$defs").items()}
     definitions["SourceOptions"]["oneOf"] = [{"required": ["connector"]}, {"required": ["manifest"]}]
@@ -25,7 +25,7 @@ def pipeline_schema() -> dict[str, Json]:
 
 
 def _model(name: str, schema: dict[str, Json]) -> dict[str, Json]:
-    """The schema of a model, each field with its words, and with the second name that one has."""
+    """Return the schema of a model, with a description for each field, and with the alias that some field has."""
     text, words = described(schema.get("description", ""), schema.get("properties", {}))
     fields = {
         field: {**_with_variables(_shown(part)), **({"description": words[field]} if field in words else {})}
@@ -52,7 +52,7 @@ def _with_variables(schema: Json) -> Json:
 
 
 def _shown(schema: dict[str, Json]) -> dict[str, Json]:
-    """A field without a default that no file would have: null, and durations as ISO 8601 writes them."""
+    """Return a field's schema without defaults that no file would contain: null, and durations in ISO 8601."""
     default = schema.get("default")
     odd = default is None or (isinstance(default, str) and default.startswith("P"))
     return {name: value for name, value in schema.items() if not (name == "default" and odd)}
@@ -67,7 +67,7 @@ def _limits(schema: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def described(docstring: str, fields: Mapping[str, Json]) -> tuple[str, dict[str, str]]:
-    """What a docstring says of the whole, and of each field: `name: words`, `one, other: words`."""
+    """Split a docstring into the text on the whole and that of each field: `name: words`, `one, other: words`."""
     if not fields:
         return docstring, {}
     names = "|".join(map(re.escape, fields))

@@ -1,4 +1,4 @@
-"""Preview: a stream page by page, with what was sent for each page and what was made of the response."""
+"""Preview: reads a stream page by page, with the requests for each page and what the stream made of the response."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from cdk.streams.stream import Stream
 
 @dataclass(frozen=True, slots=True)
 class PreviewPage:
-    """A page of a slice. Its exchanges hold secrets: `cdk.authoring.exchanges` has them as people may see them.
+    """A page of a slice. Its exchanges contain secrets: `cdk.authoring.exchanges` prepares them for display.
 
-    slice: as the log calls it. planning: what was sent to find the slice, such as for parents; of its first page alone.
-    exchanges: what was sent for the page, further attempts and logins included. records: those that the stream gives.
-    note: what was made of the response; None where a stream does not say. next: where a read that is interrupted
-    behind this page resumes; None where it cannot. error: why the read ends here.
+    slice: its name in the log. planning: requests sent to find the slice, such as for parents; only on its first page.
+    exchanges: requests for the page, including retries and logins. records: those that the stream yields. note: what
+    the stream made of the response; None if it does not say. next: where a read interrupted after this page resumes;
+    None if it cannot. error: why the read ends here.
     """
 
     slice: str
@@ -36,7 +36,7 @@ class PreviewPage:
 
     @property
     def answer(self) -> Exchange | None:
-        """The exchange that brought the page; what came after it looked for rows behind the last page."""
+        """The exchange that returned the page; later ones looked for records after the last page."""
         request = None if self.note is None else self.note.request
         brought = (each for each in reversed(self.exchanges) if _answers(each, request))
         return next(brought, self.exchanges[-1] if self.exchanges else None)
@@ -47,9 +47,10 @@ def _answers(exchange: Exchange, request: Request | None) -> bool:
 
 
 def preview_pages(stream: Stream, state: StreamState) -> Generator[PreviewPage]:
-    """The pages of `stream` from `state` on, one slice after the other; each is requested when it is asked for.
+    """Yield the pages of `stream` from `state` on, slice by slice; each page is requested when the caller asks for it.
 
-    Raises nothing for what fails: the last page then has an error. Close it when not reading to the end.
+    Does not raise when a read fails: the last page has the error instead. Close the generator if not reading to the
+    end.
     """
     warnings: list[str] = []
     with one_run(), tracing() as trace, looking_behind(), warnings_in(warnings, logged=False):
@@ -62,7 +63,7 @@ def preview_pages(stream: Stream, state: StreamState) -> Generator[PreviewPage]:
                     if page.position is not None:
                         reader.observe(slice, page.position, page.edge)
                     taken = trace.drain()
-                    # The end of a slice that has said all before.
+                    # Otherwise, it is the end of a slice, with nothing new to show.
                     if page.records or taken.exchanges or page.warning or planning.exchanges:
                         yield _page(slice, page, planning, taken, warnings)
                     planning = Trace()
@@ -78,7 +79,7 @@ _NO_SLICE = "there is nothing to read: its parents or lists bring no partition, 
 
 
 def _page(slice: Slice, page: ReadPage, planning: Trace, taken: Trace, warnings: list[str]) -> PreviewPage:
-    """A page, with the warnings since the one before, which are emptied."""
+    """Return a page with the warnings since the previous one, and clear these."""
     warning = "; ".join(filter(None, [*warnings, page.warning or page.doubt]))
     warnings.clear()
     position = page.position

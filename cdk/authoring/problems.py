@@ -1,4 +1,4 @@
-"""Problems: what the kit's errors say of files, one each, with the line where it stands."""
+"""Problems: splits the kit's errors about files into single problems, each with its line."""
 
 import logging
 import os
@@ -24,7 +24,7 @@ _IN_JSON = re.compile(r" \(line (?P<line>\d+), column (?P<column>\d+)\)$")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong in a file, or looks wrong (`certain` is false), and where, as far as that is known."""
+    """One mistake in a file, or a possible one (`certain` is false), with its place as far as it is known."""
 
     file: str
     message: str
@@ -39,12 +39,12 @@ class Problem:
         return f"{where}: {self.message}" if self.certain else f"{where}: warning: {self.message}"
 
     def to_json(self) -> Mapping[str, JsonValue]:
-        """The problem as a JSON object, without whether it is certain."""
+        """Return the problem as a JSON object, without `certain`."""
         return {"file": self.file, "line": self.line, "column": self.column, "path": self.path, "message": self.message}
 
 
 class Problems:
-    """Gathers the problems of one file, secrets hidden. What is said of other files keeps their names."""
+    """Collects the problems of one file, secrets masked. Messages about other files keep those files' names."""
 
     def __init__(self, file: Path, secrets: Secrets) -> None:
         self._file, self._secrets = file, secrets
@@ -53,12 +53,12 @@ class Problems:
 
     @property
     def all(self) -> list[Problem]:
-        """Each problem once, errors first, in the order of their lines."""
+        """All problems without duplicates, errors first, in the order of their lines."""
         return sorted(self._found, key=lambda each: (not each.certain, each.file != str(self._file), each.line or 0))
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """Take the errors of this block, which ends at the first that is raised, and its warnings."""
+        """Collect the warnings of the block, and the first error, which ends the block without propagating."""
         propagates, logger.propagate = logger.propagate, False
         try:
             with log_records(self._add_warning, level=logging.WARNING):
@@ -72,22 +72,25 @@ class Problems:
         self.add(record.getMessage(), certain=record.levelno >= logging.ERROR)
 
     def add(self, text: str, *, certain: bool = True) -> None:
-        """Take what an error says, a problem a line; of a warning without its line only what no other one says."""
+        """Add the problems in an error message, one a line.
+
+        A warning without a line is dropped if it repeats a problem.
+        """
         for line in filter(str.strip, self._secrets.mask(text).splitlines()):
             placed = certain or self._location(line)
             if placed or not any(known.message in line for known in self._found):
                 self._found[replace(self._read(line), certain=certain)] = None
 
     def _location(self, text: str) -> re.Match[str] | None:
-        """The parts of a line that begins with a file; None where it does not."""
+        """Return the parts of a line that starts with a file; None if it does not."""
         match = _LOCATION.fullmatch(text)
-        # A sentence may have the name of a file in it, which would begin with the words before it.
+        # A file name inside a sentence would match together with the words before it.
         if match is None or " " not in match["file"] or match["file"] == str(self._file):
             return match
-        return match if os.path.exists(match["file"]) else None  # noqa: PTH110 - a Path refuses a long sentence
+        return match if os.path.exists(match["file"]) else None  # noqa: PTH110 - a Path raises for a long sentence
 
     def _read(self, text: str) -> Problem:
-        """A line of an error: `file:line path: words`, where all but the words may be missing."""
+        """Parse a line of an error: `file:line path: words`, where everything but the words may be missing."""
         if (match := self._location(text)) is None:
             return self._located(Problem(str(self._file), text), named=False)
         line, column = match["line"], match["column"]
@@ -102,9 +105,9 @@ class Problems:
         return problem if known else self._located(problem, named=True)
 
     def _located(self, problem: Problem, *, named: bool) -> Problem:
-        """The same with its path apart from the words, and the line that this has.
+        """Return the problem with its path separated from the words, and with the line of that path.
 
-        named: the text names the file, so that a path in it may be one that is missing there.
+        named: whether the text names the file; then its path may be one that is missing in the file.
         """
         document = self._document
         match = _PATH.fullmatch(problem.message)
@@ -125,7 +128,7 @@ class Problems:
 
 @contextmanager
 def locating(file: Path | None) -> Iterator[None]:
-    """Let an error of this block that names a part of a file, such as `streams.orders`, name the file and line, too."""
+    """Add file and line to an error of the block that names a part of a file, such as `streams.orders`."""
     try:
         yield
     except ConfigError as error:
@@ -138,7 +141,7 @@ def locating(file: Path | None) -> Iterator[None]:
 
 
 def _read_file(path: Path) -> YamlFile | None:
-    """A file as YAML, which JSON is, too; None where it is neither, or can be read no more."""
+    """Load a file as YAML, of which JSON is a subset; None if it is neither, or can no longer be read."""
     try:
         return YamlFile.load(path)
     except ConfigError:
@@ -146,7 +149,7 @@ def _read_file(path: Path) -> YamlFile | None:
 
 
 def _begins(file: YamlFile, path: str) -> bool:
-    """Whether the first key of a path is in a file: words before a colon are no path by that alone."""
+    """Whether the file has the first key of a path; words before a colon alone do not make a path."""
     return _has(file, undotted(path)[:1])
 
 
@@ -154,14 +157,14 @@ def _has(file: YamlFile, keys: Sequence[str | int]) -> bool:
     value = file.value
     for key in keys:
         try:
-            value = value[key]  # type: ignore[index]  # what it has no parts of is an error below
+            value = value[key]  # type: ignore[index]  # a value without parts raises, which is caught below
         except (KeyError, IndexError, TypeError):
             return False
     return True
 
 
 def _line_of(file: YamlFile | None, path: str) -> int | None:
-    """The line on which a path of a file begins, or what is there of it; None for no file."""
+    """Return the line of a path in a file, or of its nearest existing parent; None without a file."""
     if file is None:
         return None
     location = file.where(undotted(path)).removeprefix(f"{file.path}:")

@@ -1,6 +1,6 @@
 """The test kit: read a connector in a test, simulate its API and the time, build its states.
 
-Its names are imported when they are first used: pytest loads the plugin of this package in every run.
+Names are imported at first use, since pytest loads the plugin of this package in every run.
 """
 
 from typing import TYPE_CHECKING

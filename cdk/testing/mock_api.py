@@ -1,4 +1,4 @@
-"""MockApi: an API made of canned responses, which a connector is read from without knowing.
+"""MockApi: an API made of canned responses; the connector under test does not notice the difference.
 
 api = MockApi()
 api.get("/users", params={"page": 1}).returns(json={"data": [{"id": 1}]})
@@ -17,7 +17,7 @@ from cdk.testing.routes import Route, UnexpectedRequest
 
 @dataclass
 class _Login:
-    """Where tokens are issued, and for how many more requests each is good."""
+    """The route that issues tokens, and how many more requests each token is good for."""
 
     route: Route
     uses: int
@@ -36,10 +36,10 @@ class _Login:
 
 
 class MockApi(Offline):
-    """A transport that answers from routes, and keeps what it was asked.
+    """A transport that answers from routes and records the requests it receives.
 
-    Of the routes that match a request the most specific answers: one without `*` in its path before others, then one
-    that is a whole URL, then one that asks for more parameters, fields and headers; of equals the newest.
+    When several routes match a request, the most specific one answers: routes without `*` in the path come first, then
+    routes given as a whole URL, then those that require more parameters, fields and headers; among equals, the newest.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class MockApi(Offline):
         self._login: _Login | None = None
 
     def add(self, route: Route) -> Route:
-        """Add a route of any method, and return it."""
+        """Add a route of any method and return it."""
         self._routes.append(route)
         return route
 
@@ -72,14 +72,14 @@ class MockApi(Offline):
     def issues_tokens(self, path: str, *, uses: int) -> Route:
         """Add a route for POST that issues bearer tokens, `token-1` and so on, each good for `uses` requests.
 
-        All other routes answer 401 to requests without such a token, or after that.
+        All other routes answer 401 to requests whose token is missing or used up.
         """
         route = self.post(path)
         self._login = _Login(route, uses)
         return route.answers(self._login.issue)
 
     def send(self, request: Request) -> Response:
-        """Answer from the most specific route that matches. Raises UnexpectedRequest: there is none."""
+        """Return the response of the most specific matching route. Raises UnexpectedRequest: when no route matches."""
         self.requests.append(request)
         matching = [route for route in reversed(self._routes) if route.matches(request)]
         if not matching:
@@ -92,7 +92,7 @@ class MockApi(Offline):
         return route.respond(request)
 
     def assert_all_used(self) -> None:
-        """Raise AssertionError: no request came to some route."""
+        """Raise AssertionError: when some route received no request."""
         if unused := "".join(f"\n  {route}" for route in self._routes if not route.requests):
             raise AssertionError(
                 f"of the {len(self.requests)} requests none came to these routes:{unused}\n"

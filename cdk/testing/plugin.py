@@ -1,6 +1,6 @@
-"""The plugin of pytest: the suite for a connector without a test file, and snapshots that are updated.
+"""The pytest plugin: runs the suite for a connector that has no test file, and updates snapshots.
 
-pytest loads it in every run, so all else is imported where an option asks for it.
+pytest loads it in every run, so everything else is imported only when an option needs it.
 `pytest --connector MODULE_OR_FILE --connector-config FILE` runs `ConnectorSuite` for a connector.
 """
 
@@ -9,11 +9,11 @@ import os
 import pytest
 
 UPDATE = "CDK_UPDATE_SNAPSHOTS"
-"""The environment variable that has snapshots written anew: `--update-snapshots` sets it, for workers of xdist, too."""
+"""The environment variable that makes tests rewrite snapshots. `--update-snapshots` sets it, also for xdist workers."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options for connectors and for snapshots."""
+    """Add the options for connectors and snapshots."""
     group = parser.getgroup("spark-cdk")
     group.addoption(
         "--connector",
@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have the suite collected, besides the tests that were named."""
+    """Add the suite to the tests that pytest collects, when `--connector` names a connector."""
     if config.getoption("--update-snapshots"):
         os.environ[UPDATE] = "1"
     if (name := config.getoption("--connector")) is not None:

@@ -1,4 +1,4 @@
-"""ReadResult: what came out of a read, for tests to look at."""
+"""ReadResult: the outcome of a read, for assertions in tests."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ from cdk.sources.schema_check import misfits
 
 @dataclass
 class ReadResult:
-    """What a read said, in order.
+    """The output of a read, in order.
 
-    messages: every protocol message, as JSON. logs: lines of the kit's log, secrets masked. warnings: what a person
-    should know of the data, such as records that may be missing. schemas: of each stream, by name. config: as the read
-    changed it, with a new refresh token for example; None where it did not. error: why the read failed, if it did.
+    messages: every protocol message, as JSON. logs: lines of the kit's log, secrets masked. warnings: what users should
+    know about the data, such as records that may be missing. schemas: the schema of each stream, by name. config: the
+    config as the read changed it, for example with a new refresh token; None if unchanged. error: why the read failed.
     """
 
     messages: list[FieldValue] = field(default_factory=list)
@@ -27,7 +27,7 @@ class ReadResult:
 
     @property
     def records(self) -> list[FieldValue]:
-        """The data of every record."""
+        """The data of all records."""
         return [m["record"]["data"] for m in self.messages if m["type"] == "RECORD"]
 
     def records_of(self, stream: str) -> list[FieldValue]:
@@ -36,24 +36,24 @@ class ReadResult:
 
     @property
     def states(self) -> list[FieldValue]:
-        """The stream state of every state message."""
+        """The stream state in each state message."""
         return [m["state"]["stream"]["stream_state"] for m in self.messages if m["type"] == "STATE"]
 
     @property
     def statuses(self) -> list[str]:
-        """STARTED, RUNNING, COMPLETE or INCOMPLETE."""
+        """The stream statuses, in order: STARTED, RUNNING, COMPLETE or INCOMPLETE."""
         traces = [m["trace"] for m in self.messages if m["type"] == "TRACE"]
         return [trace["stream_status"]["status"] for trace in traces if trace["type"] == "STREAM_STATUS"]
 
     @property
     def state_messages(self) -> list[AirbyteStateMessage]:
-        """The last state of each stream, as the next read takes it."""
+        """The last state message of each stream; pass them to the next read as its `state`."""
         messages = [AirbyteStateMessage.model_validate(m["state"]) for m in self.messages if m["type"] == "STATE"]
         return list({state.stream.stream_descriptor: state for state in messages if state.stream is not None}.values())
 
     @property
     def schema_errors(self) -> list[str]:
-        """Where records do not fit the schema of their stream: one line for each place."""
+        """Where records violate the schema of their stream: one line for each place."""
         return list(self._schema_errors())
 
     def _schema_errors(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Route: requests of one kind, and what a mock API answers them: responses, faults, and rows that change."""
+"""Route: the requests that a mock API answers alike, with responses, faults, and rows that change."""
 
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -19,29 +19,29 @@ from cdk.streams.order import NaturalOrder
 Respond: TypeAlias = Callable[[Request], Response]
 
 _PATIENCE = 120.0
-"""Seconds after which a client gives a silent server up, as `RequestsTransport` does."""
+"""Seconds until a client gives up on a silent server, as in `RequestsTransport`."""
 
 _OK, _REDIRECT = 200, 300
 _LABEL = {"Content-Type": "application/json"}
 
 
 _ANSWERING = Lock()
-"""One for all routes: those of a stream travel with it."""
+"""One lock for all routes: routes are pickled with their stream, which a lock per route would prevent."""
 
 
 class UnexpectedRequest(AssertionError):
-    """A request that no route answers."""
+    """Raised for a request that no route answers."""
 
 
 class WrongAnswer(AssertionError, TypeError):
-    """What a function of `answers` returns is no response: a mistake of the test, not of the connector."""
+    """Raised when a function passed to `answers` returns no Response: a mistake in the test, not in the connector."""
 
 
 class Route:
-    """Requests of one kind, and their responses in order; the last response repeats.
+    """A kind of request and its responses in order; the last response repeats.
 
     path: `/users`, `/users/*/posts`, or a whole URL without a query. params, body, headers: parameters, fields of a
-    JSON or form body, and headers that a request must have; it may have others. requests: those that came here.
+    JSON or form body, and headers that a request must have; it may have more. requests: those that this route received.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Route:
         self._responses: list[Respond] = []
         self._changes: dict[int, Callable[[], object]] = {}
         self.requests: list[Request] = []
-        # A `*` is any one segment.
+        # A `*` stands for any single path segment.
         self._pattern = re.compile("[^/]*".join(re.escape(part) for part in path.split("*")))
 
     def returns(
@@ -70,10 +70,10 @@ class Route:
         body: bytes | None = None,
         after: float = 0,
     ) -> Self:
-        """Add a response: `json`, which is labelled so by its Content-Type, or `body` as it is.
+        """Add a response with `json`, and the Content-Type of JSON, or with `body` unchanged.
 
-        after: seconds until it comes; the client gives up after two minutes, with a Timeout.
-        Raises TypeError: `body` is no bytes, or `json` cannot be JSON.
+        after: seconds until the response arrives; after two minutes the client gives up with a Timeout.
+        Raises TypeError: when `body` is not bytes, or `json` cannot be serialized.
         """
         self._content(json, body)
         fields = {**(_LABEL if body is None else {}), **(headers or {})}
@@ -83,15 +83,15 @@ class Route:
                 sleep(min(after, _PATIENCE))
             if after > _PATIENCE:
                 raise Timeout(f"{request}: no response in time (nothing came for {_PATIENCE:.0f} s)")
-            # Made now: a test may have changed the value since.
+            # Serialized at each request, because the test may have changed the value since.
             return _response(request, status, fields, self._content(json, body))
 
         return self.answers(respond)
 
     def breaks_off(self, *, json: object = None, body: bytes | None = None, at: int = 1) -> Self:
-        """Add a response that says 200 and ends after `at` bytes of its body, as a lost connection does.
+        """Add a response with status 200 that ends after `at` bytes of its body, as with a lost connection.
 
-        Raises as `returns`.
+        Raises TypeError: as `returns` does.
         """
         content = self._content(json, body)
 
@@ -105,7 +105,7 @@ class Route:
         return self.answers(respond)
 
     def raises(self, error: CdkError) -> Self:
-        """Add an error in place of a response, as a transport raises it when the connection fails."""
+        """Raise an error instead of returning a response, as a transport does when the connection fails."""
 
         def respond(_: Request) -> Response:
             raise error
@@ -123,12 +123,12 @@ class Route:
         since: tuple[str, str] | None = None,
         more: str = "",
     ) -> Self:
-        """Add a response with the page of `rows` that a request asks for, as they are when it comes.
+        """Add a response with the page of `rows` that a request asks for, computed when the request arrives.
 
-        size: rows of a page. at: the field of the body that has them; the body itself without one. page: the parameter
-        with the page's number, of which the lowest is `first`; a request without it gets that one. since: a parameter
-        with a value, and the field that must be as great or greater: `("since", "updated_at")`. more: the field of the
-        body that says whether there is another page; none without a name.
+        size: rows per page. at: the field of the body that holds the rows; empty for the body itself. page: the
+        parameter with the page number, counted from `first`; without it, a request gets the first page. since: a
+        parameter, and the field whose value must be equal to or greater than that parameter: `("since", "updated_at")`.
+        more: the field of the body that says whether another page follows; empty for none.
         """
 
         def respond(request: Request) -> Response:
@@ -144,23 +144,23 @@ class Route:
         return self.answers(respond)
 
     def before(self, number: int, change: Callable[[], object]) -> Self:
-        """Call `change` before this route answers its request of that number, 1 being the first."""
+        """Call `change` before this route answers its request number `number`, counted from 1."""
         self._changes[number] = change
         return self
 
     def answers(self, respond: Respond) -> Self:
-        """Add a function from a request to its Response; see the how-to page for one."""
+        """Add a function that takes a request and returns its Response; the how-to page has an example."""
         self._responses.append(respond)
         return self
 
     @property
     def rank(self) -> tuple[int, bool, int]:
-        """How specific it is: routes without `*` before others, then whole URLs, then those that ask for more."""
+        """How specific the route is: fewer `*` come first, then whole URLs before paths, then more conditions."""
         conditions = len(self._params) + len(self._body) + len(self._headers)
         return -self._path.count("*"), "://" in self._path, conditions
 
     def matches(self, request: Request) -> bool:
-        """Whether the method, the path (or whole URL) and all that this route asks for are the request's."""
+        """Whether a request has this route's method, path (or whole URL), parameters, fields and headers."""
         url = urlsplit(request.full_url)
         path = f"{url.scheme}://{url.netloc}{url.path}" if "://" in self._path else url.path
         sent, headers = dict(_query(request)), Headers(request.headers)
@@ -173,7 +173,10 @@ class Route:
         )
 
     def respond(self, request: Request) -> Response:
-        """The next response of this route."""
+        """Return the next response.
+
+        Raises UnexpectedRequest: when the route has none; WrongAnswer: when it is no Response.
+        """
         with _ANSWERING:
             self.requests.append(request)
             number = len(self.requests)
@@ -190,7 +193,7 @@ class Route:
         return response
 
     def _content(self, json: object, body: bytes | None) -> bytes:
-        """The body of a response. Raises TypeError: it can be none."""
+        """Return the body of a response. Raises TypeError: when the arguments cannot become a body."""
         if body is None:
             return orjson.dumps(json)
         if not isinstance(body, bytes):
@@ -202,7 +205,7 @@ class Route:
 
     def __str__(self) -> str:
         conditions = [str(dict(part)) for part in (self._params, self._body) if part]
-        # Values of headers are credentials, as a rule.
+        # Names only: values of headers are usually credentials.
         conditions += [f"the headers {', '.join(self._headers)}"] if self._headers else []
         return f"{self._method} {self._path}{' with ' if conditions else ''}{' and '.join(conditions)}"
 
@@ -212,7 +215,7 @@ def _response(request: Request, status: int, headers: Mapping[str, str], body: b
 
 
 def _kind(value: object) -> str:
-    """What a value is, for a message; never the value, which may be large."""
+    """Describe a value in an error message, without the value itself, which may be large."""
     return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
@@ -222,5 +225,5 @@ def _lost(begin: bytes, error: CdkError) -> Generator[bytes, None, None]:
 
 
 def _query(request: Request) -> Iterator[tuple[str, list[str]]]:
-    """Each parameter of a request as it is sent, with all its values."""
+    """Yield each query parameter of a request as it is sent, with all its values."""
     yield from parse_qs(urlsplit(request.full_url).query, keep_blank_values=True).items()

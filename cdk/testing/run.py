@@ -1,4 +1,4 @@
-"""read: streams through the real engine, and what came out of them."""
+"""read: reads streams with the real engine and returns the outcome."""
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -52,16 +52,17 @@ def read(
     concurrency: int = 1,
     every_state: bool = False,
 ) -> ReadResult:
-    """Read streams as `spark-cdk read` would; a failed read is in the result's `error` and raises nothing.
+    """Read streams as `spark-cdk read` would. A failed read does not raise: its error is in the result's `error`.
 
-    source: a stream, or a source and the name of one of its streams; all of them without a name. A source is a Source,
-    the path of a manifest, whose custom code may run, or what `--connector` takes. state: see `cdk.testing.state`, or
-    an earlier run's `state_messages`. mode: default incremental where the stream has a cursor. transport, clock: see
-    `cdk.testing.simulated`. concurrency: how many slices are read at once, from the start. every_state: have a state
-    message wherever the read could resume; by default they weigh no more than the records.
+    source: a stream, or a source together with the name of one of its streams; without a name, all streams are read. A
+    source is a Source, the path of a manifest (its custom code may run), or a name that `--connector` accepts. state:
+    see `cdk.testing.state`, or the `state_messages` of an earlier read. mode: by default incremental if the stream has
+    a cursor. transport, clock: see `cdk.testing.simulated`. concurrency: how many slices are read at once, from the
+    start. every_state: emit a state message wherever the read could resume; by default, states are throttled so that
+    they weigh no more than the records.
 
-    Raises CatalogError: the source has no such stream. AssertionError: the mock API knows no such request, or a state
-    is of no stream of the source. TypeError: what is given as the state are no messages.
+    Raises CatalogError: when the source has no such stream. AssertionError: when the mock API has no route for a
+    request, or a state belongs to no stream of the source. TypeError: when `state` does not hold state messages.
     """
     result, secrets = ReadResult(), Secrets()
     with simulated(transport, clock), one_run():
@@ -92,7 +93,7 @@ def read(
 
 
 def _messages(state: Iterable[AirbyteStateMessage]) -> Sequence[AirbyteStateMessage]:
-    """State messages, as tests without types may have them. Raises TypeError."""
+    """Return the state messages after checking them at run time, since tests may be untyped. Raises TypeError."""
     messages = list(state)
     kinds: Sequence[object] = messages
     odd = next((message for message in kinds if not isinstance(message, AirbyteStateMessage)), None)
@@ -106,7 +107,7 @@ def _messages(state: Iterable[AirbyteStateMessage]) -> Sequence[AirbyteStateMess
 
 
 def connector(source: Connector) -> Source:
-    """The source that a test names. Raises ConfigError: there is none. ManifestError: the manifest is wrong."""
+    """Return the source that a test names. Raises ConfigError: when missing. ManifestError: when invalid."""
     match source:
         case Path() | str() if str(source).endswith((".yaml", ".yml")):
             return sources.manifest_source(Path(source), trusted=True)
@@ -119,7 +120,7 @@ def connector(source: Connector) -> Source:
 def _opened(
     source: Connector | Stream, config: Mapping[str, FieldValue], result: ReadResult, secrets: Secrets
 ) -> tuple[Sequence[Stream], SecretCheck]:
-    """The streams of a source with a config, and the secrets that their states must not have."""
+    """Return the streams of a source for a config, and the check that their states contain no secrets."""
     if isinstance(source, Stream):
         return [source], SecretCheck()
     opened = connector(source)
@@ -129,9 +130,9 @@ def _opened(
 
 
 def _check_states(states: ConnectorStateManager, streams: Sequence[Stream], *, alone: bool) -> None:
-    """Raise AssertionError: a state is of none of the streams, or, of a stream that is read alone, none is its own.
+    """Raise AssertionError: when a state belongs to no stream or, if `alone`, when no state belongs to the only stream.
 
-    A command would warn of it, and go on: streams come and go. In a test it is a slip.
+    A command only warns about this and continues, because streams come and go. In a test it is a mistake.
     """
     known = {StreamDescriptor(name=stream.name, namespace=stream.namespace) for stream in streams}
     unknown = [] if alone and known & {*states.streams} else [each for each in states.streams if each not in known]
@@ -141,7 +142,7 @@ def _check_states(states: ConnectorStateManager, streams: Sequence[Stream], *, a
 
 
 def _missing(state: StreamDescriptor, known: Collection[StreamDescriptor]) -> str:
-    """A stream that is none of those that are known, and what may be meant."""
+    """Describe an unknown stream of a state, with a suggestion of what the test may have meant."""
     if others := [str(each) for each in known if each.name == state.name]:
         return f"{str(state)!r}; there is {others[0]!r}, whose state is an AirbyteStateMessage with that namespace"
     return f"{str(state)!r}{did_you_mean(str(state), map(str, known))}"
@@ -174,14 +175,14 @@ def _catalog(streams: Sequence[Stream], mode: SyncMode | None) -> ConfiguredAirb
 
 @contextmanager
 def _errors_of(result: ReadResult) -> Iterator[None]:
-    """Keep what a read raises in its result."""
+    """Store the error that a read raises in its result."""
     try:
         yield
     except StreamsFailed as error:
         failures = list(error.failures.values())
         for failure in failures:
             if isinstance(failure, AssertionError):
-                # What the test says of the API is wrong, or the connector: no response, so no error of a read.
+                # The mock API or the connector is wrong: there was no response, so this is not an error of the read.
                 raise failure from None
         result.error = failures[0] if len(failures) == 1 and isinstance(failures[0], CdkError) else error
     except CdkError as error:
@@ -189,5 +190,5 @@ def _errors_of(result: ReadResult) -> Iterator[None]:
 
 
 def _lines_of_the_log(lines: list[str], secrets: Secrets) -> AbstractContextManager[None]:
-    """Gather what the kit logs, at every level."""
+    """Collect the kit's log lines of every level, secrets masked."""
     return log_records(lambda record: lines.append(secrets.mask(record.getMessage())), lowest=logging.DEBUG)

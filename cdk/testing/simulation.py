@@ -1,4 +1,4 @@
-"""simulated: a block of a test in which the network is an API of its own, and time passes only where a thread waits."""
+"""simulated: a block of a test in which a transport replaces the network, and time passes only in waits."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,13 +11,13 @@ from cdk.rest.http.transport import simulated_network
 
 
 class MockClock:
-    """A clock that stands still but for waits, which take no time: the end of a wait is there at once.
+    """A clock that stands still except for waits, which return at once and advance it by their length.
 
     waits: the seconds of each wait, in order. Safe to use from several threads.
     """
 
     def __init__(self, now: datetime | str | None = None) -> None:
-        """now: the first moment, or its ISO 8601 text, in UTC without a zone. Default: the present."""
+        """now: the initial time, a datetime or ISO 8601 string, in UTC if it has no zone. Default: the present."""
         moment = datetime.fromisoformat(now) if isinstance(now, str) else now or system_clock()
         self._now = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         self._moving = Lock()
@@ -27,7 +27,7 @@ class MockClock:
         return self._now
 
     def sleep(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Advance the clock by `seconds` without waiting."""
         with self._moving:
             self._now += timedelta(seconds=seconds)
             self.waits.append(seconds)
@@ -35,10 +35,10 @@ class MockClock:
 
 @contextmanager
 def simulated(transport: Transport | None = None, clock: MockClock | None = None) -> Iterator[None]:
-    """Let all that runs in this process meanwhile, whatever reads it, have this network and this time.
+    """Replace the network and the time for everything that runs in this process inside the block.
 
-    transport: answers every request of the kit, also those of authenticators; None: what does so already. clock: None:
-    a new one where there is a transport, so that no test waits; else what is the time already.
+    transport: answers every request of the kit, including those of authenticators; None leaves the current one. clock:
+    None means a new MockClock if there is a transport, so that no test waits, or else the current clock.
     """
     with ExitStack() as stack:
         if transport is not None:

@@ -1,4 +1,4 @@
-"""Snapshots: what a read asked, gave and left, in a file that the next runs of a test are compared with."""
+"""Snapshots: a read's requests, records and states, saved in a file that later test runs are compared with."""
 
 import difflib
 import json
@@ -15,8 +15,8 @@ from cdk.testing.read_result import ReadResult
 def assert_snapshot(path: Path, run: ReadResult, api: MockApi | None = None) -> None:
     """Compare records, states, statuses and the error of a read, and the requests to `api`, with those in a JSON file.
 
-    Secrets of requests are not in it. A file that is missing is written where snapshots are updated.
-    Raises AssertionError with the differences: the read is another one, or there is no file.
+    The file contains no secrets of requests. When snapshots are updated, the file is written instead.
+    Raises AssertionError, with the differences: when the read differs from the snapshot, or the file is missing.
     """
     text = json.dumps(_snapshot(run, api), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
     if os.environ.get(UPDATE):

@@ -1,6 +1,6 @@
 """States for tests, in the words of the test: `state(users=at(page=3), orders=at(updated_at="2024-01-05"))`.
 
-And their differences, in lines that a person reads.
+Also lists the differences between states, as readable lines.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,17 +14,17 @@ from cdk.state.wire import encode
 
 
 def at(**cursor: JsonValue) -> StreamState:
-    """A plain stream that stands at a page token or a cursor value."""
+    """Return the state of an unpartitioned stream at a page token or a cursor value."""
     return StreamState({Partition(): Checkpoint(cursor)})
 
 
 def done() -> StreamState:
-    """A resumable full refresh that was read to its end."""
+    """Return the state of a resumable full refresh that was read to its end."""
     return StreamState({Partition(): Done()})
 
 
 def each(*partitions: tuple[Mapping[str, JsonValue], Mapping[str, JsonValue] | None]) -> StreamState:
-    """A substream: `each(({"repo": "a"}, {"page": 2}), ({"repo": "b"}, None))`; None means read to the end."""
+    """Return a substream's state: `each(({"repo": "a"}, {"page": 2}), ({"repo": "b"}, None))`; None: all read."""
     positions: dict[Partition, Position] = {
         Partition(fields): Done() if cursor is None else Checkpoint(cursor) for fields, cursor in partitions
     }
@@ -32,9 +32,9 @@ def each(*partitions: tuple[Mapping[str, JsonValue], Mapping[str, JsonValue] | N
 
 
 def state(**streams: StreamState | Mapping[str, JsonValue]) -> list[AirbyteStateMessage]:
-    """The state messages of some streams, by name, as an earlier read would have left them.
+    """Return the state messages of the named streams, as an earlier read would have left them.
 
-    A state is one of this module's, or a mapping: any form that a state has on the wire, as it is there.
+    A value is a state built by this module, or a mapping: any wire form of a state, passed on unchanged.
     """
     return [
         AirbyteStateMessage(
@@ -49,9 +49,9 @@ def state(**streams: StreamState | Mapping[str, JsonValue]) -> list[AirbyteState
 
 
 def state_differences(before: Iterable[AirbyteStateMessage], after: Iterable[AirbyteStateMessage]) -> list[str]:
-    """A line for each value of a stream's state that differs, such as `posts {"user":1} written_at: "a" -> "b"`.
+    """Return a line for each state value that differs, such as `posts {"user":1} written_at: "a" -> "b"`.
 
-    What only one of them has is `nothing` in the other.
+    A value that is missing on one side appears there as `nothing`.
     """
     first, second = _leaves(before), _leaves(after)
     return [
@@ -62,7 +62,7 @@ def state_differences(before: Iterable[AirbyteStateMessage], after: Iterable[Air
 
 
 def _leaves(messages: Iterable[AirbyteStateMessage]) -> dict[str, str]:
-    """The text of each value, by where it is."""
+    """Return the text of each value, keyed by its path."""
     leaves: dict[str, str] = {}
     for message in messages:
         if message.stream is not None:

@@ -1,10 +1,10 @@
-"""Buildbot: what a continuous integration server (https://buildbot.net) has built, as resources and nothing else.
+"""Buildbot: the builds of a continuous integration server (https://buildbot.net), declared as resources only.
 
-What was seen on Buildbot 4.3 and decided it:
+Observations on Buildbot 4.3 that shaped it:
 
-- Builds are read by the moment of their end: one that takes long ends behind others that began later.
-- The steps of a build are complete with it, so only those of builds that are new are asked for. Their filter by
-  `complete_at` is answered with an error 500, that by `number` is not.
+- Builds are read in the order in which they end: a long build ends after others that started later.
+- The steps of a build are complete when it ends, so they are only requested for new builds. A filter by `complete_at`
+  is answered with an error 500, one by `number` is not.
 """
 
 from cdk import CountCursor, DatetimeCursor
@@ -12,7 +12,7 @@ from cdk.rest import Offset, RestSource, resource
 
 
 def buildbot(page_size: int = 100) -> RestSource:
-    """The connector. page_size: records of a page."""
+    """Return the connector. page_size: records per page."""
     return RestSource(
         "{config.url}/api/v2",
         resource(
@@ -25,7 +25,7 @@ def buildbot(page_size: int = 100) -> RestSource:
             records_path="builds",
             primary_key="buildid",
             params={"complete": True, "complete_at__ge": "{window.start}", "order": ["complete_at", "buildid"]},
-            # Servers that share a database have clocks of their own.
+            # Servers that share a database have separate clocks.
             cursor=DatetimeCursor("complete_at", start="1970-01-01T00:00:00Z", formats=["%s"], lookback="PT1M"),
         ),
         resource(

@@ -1,4 +1,4 @@
-"""Datasette: the tables of a database that it publishes (https://datasette.io), as a manifest and nothing else."""
+"""Datasette: the tables of a database that it publishes (https://datasette.io), as a manifest only."""
 
 from pathlib import Path
 

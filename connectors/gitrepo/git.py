@@ -1,4 +1,4 @@
-"""What `git` says of a repository. It is only asked, and writes nothing."""
+"""Reads a repository with `git`, and never writes to it."""
 
 import os
 import shutil
@@ -13,32 +13,32 @@ _FIELDS = ("%H", "%P", "%an", "%ae", "%aI", "%cn", "%ce", "%cI", "%s", "%b")
 
 
 class Git:
-    """A repository in a folder. Raises ConfigError when it is asked: there is no repository, or no Git."""
+    """A repository in a folder. Its methods raise ConfigError: when there is no repository, or no Git."""
 
     def __init__(self, repository: str) -> None:
         self._repository = repository
 
     def refs(self) -> list[list[str]]:
-        """The full name and the commit of each branch and each tag, by name."""
+        """Return the full name and the commit of each branch and each tag, ordered by name."""
         pattern = f"%(refname){_BETWEEN}%(objectname){_BETWEEN}%(*objectname)"
         lines = self._run("for-each-ref", f"--format={pattern}", "refs/heads", "refs/tags").splitlines()
-        # An annotated tag is an object of its own, which says what it stands for.
+        # An annotated tag is an object of its own; `*objectname` is what it points to.
         return [[name, peeled or own] for name, own, peeled in (line.split(_BETWEEN) for line in lines)]
 
     def known(self, commits: Sequence[str]) -> list[str]:
-        """Those of some commits that the repository still has: a forced push may have removed one."""
+        """Return those of the commits that the repository still has: a forced push may have removed one."""
         if not commits:
             return []
         answers = self._run("cat-file", "--batch-check=%(objectname) %(objecttype)", stdin="\n".join(commits))
         return [line.split()[0] for line in answers.splitlines() if line.endswith(" commit")]
 
     def reachable(self, upto: Sequence[str], without: Sequence[str]) -> list[str]:
-        """The commits that `upto` leads to and `without` does not, parents first; the same order each time."""
+        """Return the commits reachable from `upto` but not from `without`, parents first, always in the same order."""
         revisions = "\n".join([*upto, *(f"^{commit}" for commit in without)])
         return self._run("rev-list", "--topo-order", "--reverse", "--stdin", stdin=revisions).split()
 
     def describe(self, commits: Sequence[str]) -> list[list[str]]:
-        """The values of `_FIELDS` of some commits, in their order."""
+        """Return the values of `_FIELDS` for the commits, in their order."""
         pattern = f"--format={_BETWEEN.join(_FIELDS)}"
         text = self._run("log", "-z", "--no-walk=unsorted", pattern, "--stdin", stdin="\n".join(commits))
         return [commit.split(_BETWEEN) for commit in text.split("\0") if commit]
@@ -48,7 +48,7 @@ class Git:
         if git is None:
             raise ConfigError("found no program `git`; install it where this connector runs")
         options = ("--no-optional-locks", "-c", "log.showSignature=false", "-C", self._repository, command, *arguments)
-        result = subprocess.run(  # noqa: S603 - no shell, and no word of a state that is no commit
+        result = subprocess.run(  # noqa: S603 - no shell, and of a state only names of commits
             [git, *options],
             input=stdin.encode(),
             env={**os.environ, "LC_ALL": "C.UTF-8", "LANGUAGE": ""},
@@ -64,5 +64,5 @@ class Git:
 
 
 def is_commit(text: object) -> bool:
-    """Whether a text is the full name of a commit, and nothing that `git` would take for an option."""
+    """Whether a text is the full name of a commit, and so not an option for `git`."""
     return isinstance(text, str) and len(text) in {40, 64} and _HEX.issuperset(text)

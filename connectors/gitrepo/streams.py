@@ -1,9 +1,9 @@
-"""The streams of a Git repository: refs, which are read whole, and commits, of which each is read once.
+"""The streams of a Git repository: refs, which are read in full, and commits, each of which is read once.
 
-Time is no cursor here: a branch that is merged today brings commits of last month. What is new is what the heads of
-today lead to and those of the last read do not. So the state has the heads, and while a read goes on also those that it
-goes up to: it ends in the history that it began with, whatever is pushed meanwhile. The cursor that rows and tables see
-is the number of the read that brought a commit.
+Time is not a cursor here: a branch that is merged today brings commits of last month. New commits are those reachable
+from today's heads but not from the heads of the last read. So the state holds these heads and, during a read, also the
+heads that it reads up to: the read ends with the history it started with, whatever is pushed meanwhile. The cursor
+that rows and tables see is the number of the read that brought a commit.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from connectors.gitrepo.git import Git, is_commit
 
 
 class Refs(Stream):
-    """Branches and tags, and the commit that each stands for."""
+    """Branches and tags, and the commit that each of them points to."""
 
     name = "refs"
     primary_key = "name"
@@ -31,7 +31,7 @@ class Refs(Stream):
 
 
 class Commits(Stream):
-    """Every commit that a branch or a tag leads to, parents before children."""
+    """Every commit reachable from a branch or a tag, parents before children."""
 
     name = "commits"
     primary_key = "commit"
@@ -58,7 +58,7 @@ class Commits(Stream):
         git, state = Git(self.config["repository"]), _checked(slice.start.cursor or {})
         known, number, skip = state.get("heads", []), state.get("read", 0), state.get("skip", 0)
         if not skip:
-            # Nothing was interrupted: a new read, up to where the repository is now.
+            # No read was interrupted: start a new one, up to the current heads.
             number += 1
         upto = state["upto"] if skip else sorted({commit for _, commit in git.refs()})
         if upto == known:
@@ -89,7 +89,10 @@ def _commit(values: list[str], number: int) -> Record:
 
 
 def _checked(state: Record) -> Record:
-    """The state, whose commits go to a program. Raises BadState: it holds something else."""
+    """Return the state, checked because its commits are passed to `git`.
+
+    Raises BadState: when it holds anything else.
+    """
     for name in ("heads", "upto"):
         commits = state.get(name, [])
         if not isinstance(commits, list) or not all(map(is_commit, commits)):

@@ -1,4 +1,4 @@
-"""Kinto: a server that stores JSON and tells what changed since a timestamp (https://docs.kinto-storage.org/)."""
+"""Kinto: a server that stores JSON and returns what changed since a timestamp (https://docs.kinto-storage.org/)."""
 
 from connectors.kinto.source import Kinto
 

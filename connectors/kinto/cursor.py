@@ -1,4 +1,4 @@
-"""How records advance: by Kinto's `last_modified`."""
+"""The cursor of Kinto's objects: `last_modified`."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,12 +10,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class LastModified(CountCursor):
-    """Kinto's timestamps, asked for with `_since`, which excludes the value itself.
+    """Kinto's timestamps, requested with `_since`, which excludes the value itself.
 
-    lookback: milliseconds before the value reached where a new read starts. It finds records that became visible
+    lookback: how many milliseconds before the last value a new read starts. It catches records that became visible
         after later ones: PostgreSQL transactions take their timestamp when they write and show it when they commit.
-        A read then counts as having come to the moment at which it was planned, though it brings what is newer: it
-        takes its time, and may be interrupted, and what it lacks came after that moment.
+        The position of such a read is the time at which it was planned, even though it returns newer records: the read
+        takes time and may be interrupted, and any record that it misses became visible after that time.
     """
 
     def __init__(self, lookback: int = 0) -> None:
@@ -31,5 +31,5 @@ class LastModified(CountCursor):
             yield replace(window, start=max(0, window.start - back), until=window.until or planned)
 
     def repeats(self, value: Json, reached: Json) -> bool:
-        # More than the base class knows: the value reached is itself not given again.
+        # More than in the base class: the last value itself is not returned again.
         return bool(value > reached - self._lookback)

@@ -1,4 +1,4 @@
-"""How Kinto pages: the header `Next-Page` holds the URL of the next page, and the URL a token."""
+"""Pagination of Kinto: the header `Next-Page` holds the URL of the next page, and the URL contains a token."""
 
 from collections.abc import Sequence
 from urllib.parse import parse_qs, urlsplit
@@ -10,13 +10,13 @@ _TOKEN = "_token"  # noqa: S105 - the name of a parameter
 
 
 class NextPage:
-    """Takes the token out of the URL; the rest of the URL repeats what was asked. The token is `{"_token": "eyJs..."}`.
+    """Takes only the token from the URL; the rest of the URL repeats the request. The token is `{"_token": "eyJs..."}`.
 
-    The state then keeps no address, and a server behind a proxy may take itself for any host.
+    So the state contains no address, and a server behind a proxy may report any host as its own.
     """
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
-        """The token of the next page, None on the last. Raises DecodeError: the URL has none."""
+        """Return the token of the next page; None on the last. Raises DecodeError: when the URL has none."""
         url = response.headers.get("Next-Page")
         if url is None:
             return None

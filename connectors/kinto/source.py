@@ -1,4 +1,4 @@
-"""The Kinto source: its config, and whether that works."""
+"""The Kinto source: its config and its check."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -90,10 +90,10 @@ class Kinto(Source):
     documentation_url: ClassVar[str | None] = "https://docs.kinto-storage.org/"
 
     def check(self, config: Mapping[str, Json]) -> None:
-        """Look whether a Kinto answers, knows the user, and lists the buckets, or the collections of those named.
+        """Check that a Kinto server responds, knows the user, and lists the buckets, or the named buckets' collections.
 
-        Raises ConfigError: no Kinto is there. Raises CredentialsError: it does not know the user, or lists nothing to
-        those without one. Raises Forbidden: a named bucket does not exist or may not be read.
+        Raises ConfigError: when the server is not a Kinto. CredentialsError: when it does not know the user, or lists
+        nothing without one. Forbidden: when a named bucket does not exist or may not be read.
         """
         server = config["server"]
         try:
@@ -102,7 +102,7 @@ class Kinto(Source):
             raise ConfigError(f"{_no_kinto(server)}: {error}") from error
         if "http_api_version" not in info:
             raise ConfigError(f"{_no_kinto(server)}: something else answers there")
-        # Only here a Kinto tells a wrong password from a missing one; elsewhere both are "not allowed".
+        # Only here does Kinto distinguish a wrong password from a missing one; elsewhere both are "not allowed".
         if config.get("auth") and "user" not in info:
             raise CredentialsError(f"the server {server} does not know this user with this secret: correct `auth`")
         for bucket in config.get("buckets", ()):

@@ -1,26 +1,25 @@
 """The streams of Kinto: buckets, their collections, and the records in those.
 
-Each is read by `last_modified`, oldest first, with tombstones. What was seen on Kinto 26.5 and decided it:
+Each is read by `last_modified`, oldest first, with tombstones. Observations on Kinto 26.5 that shaped it:
 
-- `_since` always goes along, also as 0 on a first read: without it Kinto leaves tombstones out, so a record deleted
-  while it is being read would vanish without a trace if a later change moves the cursor past its tombstone.
-- `_sort=last_modified,id`, because timestamps repeat: importers may write their own, and Kinto keeps those that lie in
-  the past as they are. Of five records with one timestamp, pages of two sorted by `last_modified` alone gave two, as
-  the next page starts after the value of the last record. With the id as a tie-break they gave five.
-- The next page is asked for by its token, which holds the `last_modified` and the id of the last record and never
-  expires. Pages therefore do not shift when records change in between: a record that changes moves to the end and comes
-  (again) in its new version, its tombstone likewise.
-- A read that was cut resumes at its token, not at the `last_modified` it reached (the cursor is not `ordered`), as that
-  would lose records with the same timestamp. The cursor moves when a collection is read to its end, and `_since`
-  excludes the value itself: an unchanged collection brings nothing.
-- A read ends when it has caught up with those who write; it has no upper bound.
+- `_since` is always sent, even as 0 on a first read: without it Kinto omits tombstones, so a record that is deleted
+  during the read would vanish without a trace if a later change moves the cursor past its tombstone.
+- `_sort=last_modified,id`, because timestamps repeat: importers may write their own, and Kinto preserves those that lie
+  in the past. Of five records with one timestamp, pages of two sorted by `last_modified` alone returned two, because
+  the next page starts after the value of the last record. With the id as a tie-break they returned five.
+- The next page is requested by its token, which holds the `last_modified` and the id of the last record and never
+  expires. So pages do not shift when records change meanwhile: a changed record moves to the end and is returned
+  (again) in its new version, and so is its tombstone.
+- An interrupted read resumes at its token, not at the `last_modified` it reached (the cursor is not `ordered`), because
+  that would lose records with the same timestamp. The cursor moves when a collection was read to its end, and `_since`
+  excludes the value itself: an unchanged collection returns nothing.
+- A read ends when it has caught up with the writers; it has no upper bound.
 - The PostgreSQL backend (read in its `schema.sql`, not tried) gives a record its timestamp when it is written and shows
-  it when the transaction commits, without a lock between writers. `lookback_seconds` makes the next read begin that
+  it when the transaction commits, without a lock between writers. `lookback_seconds` makes the next read start that
   much earlier; the memory backend needs none.
 
-What Kinto does not tell anybody: a record written with a `last_modified` of the past after that time was read; the
-records of a deleted collection, whose tombstones go with it (the collection has one of its own); tombstones that were
-purged.
+What Kinto never reports: a record written with a past `last_modified` after that time was read; the records of a
+deleted collection, whose tombstones are deleted with it (the collection has its own tombstone); purged tombstones.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,7 +49,7 @@ _TOMBSTONE = {"id", "last_modified", "deleted"}
 
 
 def _schema(**parents: str) -> JsonSchema:
-    """The schema of an object: what Kinto adds to it, the ids of its parents, and whatever people put in."""
+    """Return the schema of an object: Kinto's own fields, the ids of its parents, and any fields that users add."""
     ids = {name: {"type": "string", "description": text} for name, text in parents.items()}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -72,11 +71,11 @@ def _schema(**parents: str) -> JsonSchema:
 
 
 class KintoStream(HttpStream):
-    """Something a Kinto server answers: where it is, and how to sign in."""
+    """A stream of a Kinto server: its address and its authentication."""
 
     @property
     def url_base(self) -> str:
-        """The server's address, up to the version."""
+        """The server's address, including the API version."""
         return str(self.config["server"]).rstrip("/")
 
     def authenticator(self) -> Authenticator | None:
@@ -95,16 +94,17 @@ class KintoStream(HttpStream):
 
 
 class ServerInfo(KintoStream):
-    """One record: what a server says of itself, and of the user who asks."""
+    """A single record with information on the server and on the authenticated user."""
 
     def path(self, slice: Slice) -> str:
         return "/"
 
 
 class Objects(KintoStream):
-    """A list of Kinto objects. A deleted one comes as a row of its id, `deleted` and `_ab_cdc_deleted_at`.
+    """A list of Kinto objects. A deleted object becomes a row with its id, `deleted` and `_ab_cdc_deleted_at`.
 
-    The ids of the parents are added to each; a field of that name in the object itself is kept with `_` before it.
+    The ids of the parents are added to each object; if the object has a field of the same name, it is renamed with a
+    leading `_`.
     """
 
     records_path = ("data",)
@@ -120,8 +120,8 @@ class Objects(KintoStream):
         return {"_since": slice.window.start, "_sort": "last_modified,id", "_limit": self.config.get("page_size", 1000)}
 
     def parse(self, response: Response, slice: Slice) -> Sequence[Record]:
-        # With `Backoff` a busy server asks for a pause, on answers that are no errors too. It is taken at once, as the
-        # next request may be another stream's.
+        # A busy server requests a pause with `Backoff`, also in successful responses. The pause is taken at once,
+        # because the next request may be another stream's.
         if pause := _seconds(response.headers.get("Backoff")):
             self.sleep(pause)
         return [_row(record, slice.partition) for record in super().parse(response, slice)]
@@ -130,7 +130,7 @@ class Objects(KintoStream):
         try:
             yield from super().read_records(slice)
         except (NotFound, Forbidden, CredentialsError):
-            # So answers Kinto when a collection or bucket was deleted after it was listed: which of the three depends
+            # Kinto's responses when a collection or bucket was deleted after it was listed; which of the three depends
             # on the user's other permissions.
             if slice.partition in self.partitions():
                 raise
@@ -146,7 +146,7 @@ class Buckets(Objects):
         return "/buckets"
 
     def params(self, slice: Slice) -> Mapping[str, Json]:
-        # Kinto reads the ids as JSON where it can: the bucket 42 must be written "42".
+        # Kinto parses ids as JSON where possible: the bucket 42 must be written "42".
         names = ",".join(f'"{name}"' for name in self.config.get("buckets", ()))
         return {**super().params(slice), "in_id": names or None}
 
@@ -158,7 +158,7 @@ class Collections(Objects):
     schema = _schema(bucket="The bucket's id")
 
     def partitions(self) -> Iterable[Partition]:
-        # A bucket may be readable without being listed, for those whom only its collections are shared with.
+        # A bucket may be readable without being listed, for users with whom only its collections are shared.
         if names := self.config.get("buckets"):
             return list_partitions("bucket", names)
         return _living(parent_partitions(Buckets(self.config), bucket="id"))
@@ -182,7 +182,7 @@ class Records(Objects):
 
 
 def _living(partitions: Iterable[Partition]) -> Iterator[Partition]:
-    """The partitions whose parent is no tombstone."""
+    """Return the partitions whose parent is not a tombstone."""
     return (partition for partition in partitions if _DELETED_AT not in partition.extra)
 
 
@@ -191,7 +191,7 @@ def _row(record: Record, parents: Mapping[str, Json]) -> Record:
     for name in parents:
         if name in record:
             row[f"_{name}"] = record[name]
-    # A living object may have a field `deleted` too, next to others.
+    # An object that is not deleted may have a field `deleted`, too, but together with other fields.
     if record.get("deleted") is True and record.keys() == _TOMBSTONE:
         moment = _EPOCH + timedelta(milliseconds=record["last_modified"])
         row[_DELETED_AT] = moment.isoformat(timespec="milliseconds")

@@ -1,4 +1,4 @@
-"""Prometheus: the raw samples of time series, a window of time and a series at a time (https://prometheus.io)."""
+"""Prometheus: the raw samples of time series, one window and one series at a time (https://prometheus.io)."""
 
 from connectors.prometheus.source import Prometheus
 

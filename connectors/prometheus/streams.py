@@ -1,9 +1,9 @@
 """The streams of Prometheus: series, and the samples of each.
 
-Raw samples come only by an instant query of a range: `load[86400000ms]` at a moment gives those of the milliseconds up
-to it. Whether the first of them belongs to the range differs between versions 2 and 3, so a range begins a millisecond
-earlier than its window, and what is before that is left out. A selector also gives series with more labels than it
-names; of these, each is a partition of its own, and left out here.
+Only an instant query of a range returns raw samples: `load[86400000ms]` at a time returns those of the milliseconds up
+to it. Whether a range includes its start differs between versions 2 and 3, so a range starts a millisecond before its
+window, and samples before the window are dropped. A selector also returns series with more labels than it names; each
+of these is a separate partition, and dropped here.
 """
 
 import json
@@ -19,7 +19,7 @@ _LABELS: JsonSchema = {"type": "object", "additionalProperties": {"type": "strin
 
 
 class PrometheusStream(HttpStream):
-    """Something a Prometheus answers."""
+    """A stream of a Prometheus server: its address and its authentication."""
 
     @property
     def url_base(self) -> str:
@@ -44,7 +44,7 @@ class Series(PrometheusStream):
         return "/api/v1/series"
 
     def params(self, slice: Slice) -> Mapping[str, Json]:
-        # A time without an end is one up to now.
+        # Without an end, Prometheus reads up to the present.
         return {"match[]": self.config["selectors"], "start": self.config["start"], "end": self.config.get("end")}
 
     def parse(self, response: Response, slice: Slice) -> Sequence[Record]:
@@ -112,8 +112,8 @@ class Samples(PrometheusStream):
 
 
 def text_of(labels: Mapping[str, Json]) -> str:
-    """A series as a query names it: `load{host="a"}`, its labels in order."""
-    # Both write quotes, backslashes and control characters alike.
+    """Return a series as a query names it: `load{host="a"}`, with sorted labels."""
+    # JSON and PromQL escape quotes, backslashes and control characters alike.
     pairs = (f"{name}={json.dumps(labels[name], ensure_ascii=False)}" for name in sorted(labels) if name != "__name__")
     return f"{labels.get('__name__', '')}{{{','.join(pairs)}}}"
 

@@ -1,11 +1,11 @@
-"""The shop's API: a small real HTTP server, with the habits that APIs have. `python -m connectors.shop.api --help`.
+"""The shop's API: a small real HTTP server with typical habits of APIs. `python -m connectors.shop.api --help`.
 
 GET  /products?page=2                                  numbered pages; each says whether there is more
-GET  /orders?since=...&until=...&page=1                by `updated_at`; both ends count
+GET  /orders?since=...&until=...&page=1                by `updated_at`; both ends are inclusive
 GET  /customers?page=1
 GET  /customers/7/visits?since=...&cursor=...          by `visited_at`; each page names the next one's cursor
 GET  /_stats                                           what has been served, and how much of it repeatedly
-POST /_add {"orders": [...], "visits": [...], ...}     more records
+POST /_add {"orders": [...], "visits": [...], ...}     adds records
 """
 
 import argparse
@@ -31,10 +31,10 @@ from connectors.shop.backend import Backend, NoSuchPage, Sizes
 def serving(
     shop: Backend, *, port: int = 0, latency: float | Callable[[], float] = 0, refuse_every: int = 0
 ) -> Iterator[str]:
-    """Serve `shop` on this machine for the length of a `with` block, which is given the address.
+    """Serve `shop` on this machine for the length of a `with` block; yields the address.
 
-    port: 0 takes a free one. latency: seconds an answer takes, or what gives them. refuse_every: answers every nth
-    request with `429 Too Many Requests`; 0 refuses none.
+    port: 0 takes a free one. latency: seconds until a response, or a function that returns them. refuse_every: respond
+    to every nth request with `429 Too Many Requests`; 0 refuses none.
     """
     with _Server(shop, port, latency, refuse_every) as server, ThreadPoolExecutor(1) as pool:
         pool.submit(server.serve_forever, poll_interval=0.02)
@@ -52,21 +52,21 @@ class _Server(ThreadingHTTPServer):
 
     @property
     def latency(self) -> float:
-        """Seconds that an answer takes now."""
+        """Seconds until the response, at present."""
         return self._latency() if callable(self._latency) else self._latency
 
     def refuses(self) -> bool:
-        """Whether this request is one too many."""
+        """Whether to refuse this request; counts it."""
         return bool(self._refuse_every) and next(self._asked) % self._refuse_every == 0
 
     def handle_error(self, request: Json, client_address: Json) -> None:
-        """Say nothing of clients that were killed in the middle of an answer."""
+        """Ignore clients that were killed in the middle of a response."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One connection; it stays open between requests, as with any API."""
+    """A connection, which stays open between requests, as with any API."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -76,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         if not url.path.startswith("/_"):
-            time.sleep(self.server.latency)  # noqa: TID251 - it stands for a long way to the shop
+            time.sleep(self.server.latency)  # noqa: TID251 - simulates the network's latency
             if self.server.refuses():
                 self._answer(HTTPStatus.TOO_MANY_REQUESTS, {"error": "please slow down"}, {"Retry-After": "1"})
                 return
@@ -90,7 +90,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(HTTPStatus.OK, {})
 
     def log_message(self, format: str, *args: Json) -> None:
-        """Say nothing; the connector has a log of its own."""
+        """Log nothing; the connector has its own log."""
 
     def _answer(self, status: HTTPStatus, body: Json, headers: Mapping[str, str] | None = None) -> None:
         content = json.dumps(body).encode()
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             written = options.port_file.with_suffix(".new")
             written.write_text(address.rpartition(":")[2])
             written.rename(options.port_file)
-        print(address, flush=True)  # noqa: T201 - for the person who started it
+        print(address, flush=True)  # noqa: T201 - for the user who started it
         with suppress(KeyboardInterrupt):
             signal.pause()
 

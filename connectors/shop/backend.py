@@ -1,4 +1,4 @@
-"""What stands behind the shop's API: the records, the answers to requests, and a count of what was served."""
+"""The backend of the shop's API: the records, the responses to requests, and statistics of what was served."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,11 +26,11 @@ USUAL = Sizes()
 
 
 class NoSuchPage(Exception):
-    """The address or one of its parameters means nothing here."""
+    """Raised when the path or one of its parameters is unknown."""
 
 
 class Backend:
-    """The records, and a count of what has been served of them. Any thread may use it."""
+    """The records, and a count of what was served of them. Safe to use from several threads."""
 
     def __init__(self, sizes: Sizes = USUAL) -> None:
         self._lock = Lock()
@@ -44,7 +44,7 @@ class Backend:
         self._asked: set[str] = set()
 
     def get(self, path: str, query: Mapping[str, str]) -> Json:
-        """Answer a GET request. Raises NoSuchPage."""
+        """Return the response to a GET request. Raises NoSuchPage: when the path or a parameter is unknown."""
         if path == "/_stats":
             return self.stats()
         with self._lock:
@@ -57,7 +57,7 @@ class Backend:
             return answer
 
     def add(self, more: Mapping[str, Sequence[Record]]) -> None:
-        """Take in more records of any kind; a new customer's visits may be old."""
+        """Add records of any kind. Visits of a new customer may be older than those of others."""
         with self._lock:
             self._products.extend(more.get("products", ()))
             self._orders = sorted([*self._orders, *more.get("orders", ())], key=lambda order: order["updated_at"])
@@ -70,7 +70,7 @@ class Backend:
                 theirs.sort(key=lambda visit: visit["visited_at"])
 
     def stats(self) -> dict[str, dict[str, int]]:
-        """For each kind: `records` it has, `pages` and `rows` it served, `pages_again` it had served before."""
+        """Return by kind the `records` it has, and the `pages`, `rows` and repeated `pages_again` that were served."""
         with self._lock:
             held = {
                 "products": len(self._products),

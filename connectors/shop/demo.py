@@ -1,6 +1,6 @@
-"""The demo: read an API into Delta tables, kill everything half-way, start again, and count what is there.
+"""The demo: reads an API into Delta tables, kills everything half-way, starts again, and counts the rows.
 
-`make demo`, or `python -m connectors.shop.demo`. What it makes lies in the folder `demo`; what it starts ends with it.
+`make demo`, or `python -m connectors.shop.demo`. Files go to the folder `demo`; all processes end with the demo.
 """
 
 import math
@@ -23,8 +23,8 @@ from rich.table import Table
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend
 
-LATENCY = 0.2  # seconds; the demo is to be followed by eye
-POLL = 0.25  # seconds between two looks at the tables
+LATENCY = 0.2  # seconds; slow enough to watch
+POLL = 0.25  # seconds between polls of the tables
 STREAMS = ("products", "orders", "customers", "visits")
 
 FOLDER = Path("demo")
@@ -54,7 +54,7 @@ console = Console(highlight=False)
 
 
 def main() -> int:
-    """Play the demo. Returns 0 if nothing was lost and nothing doubled, else 1."""
+    """Run the demo. Returns 0 if no row was lost or duplicated, else 1."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir()
@@ -90,7 +90,7 @@ def _step(text: str) -> None:
 
 @contextmanager
 def _sync(run: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`spark-cdk sync` in a process group of its own, which does not outlive the block."""
+    """Run `spark-cdk sync` in a process group of its own, which is killed when the block ends."""
     console.print(f"[dim]$[/] [green]{shlex.join(SYNC)}[/]")
     with (
         _log(run).open("wb") as log,
@@ -101,14 +101,14 @@ def _sync(run: str) -> Iterator[subprocess.Popen[bytes]]:
         try:
             yield process
         finally:
-            # The JVM outlives the driver by some seconds: the group may be there when its leader is not. (macOS answers
-            # PermissionError for a group that is dying.)
+            # The JVM outlives the driver by some seconds, so the group may exist when its leader no longer does. (macOS
+            # raises PermissionError for a group that is dying.)
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
 
 
 def _follow(process: subprocess.Popen[bytes], shop: Backend, until: float = math.inf) -> bool:
-    """Show the rows arrive. True once that share of all is there, False when the process ends before."""
+    """Show the rows arriving. Returns True once the share `until` is there, False if the process ends before."""
     records = {name: count["records"] for name, count in shop.stats().items()}
     bars = Progress(
         TextColumn("{task.description:>10}"), BarColumn(40), MofNCompleteColumn(), TimeElapsedColumn(), console=console
@@ -134,7 +134,7 @@ def _table(name: str) -> DeltaTable | None:
 
 
 def _rows() -> dict[str, int]:
-    """Committed rows of each stream."""
+    """Return the number of committed rows of each stream."""
     return {name: table.count() if (table := _table(name)) else 0 for name in STREAMS}
 
 
@@ -145,7 +145,7 @@ def _distinct(name: str) -> int:
 
 
 def _comparison(shop: Backend) -> Table:
-    """What the tables hold, beside what the API has and what it was asked for."""
+    """Return a comparison of the tables' rows, the API's records, and the pages that were requested."""
     shown = Table("stream", caption="customers: read anew by each run, and asked for as the parents of visits")
     for title in ("rows", "distinct keys", "in the API", "pages fetched", "of them twice"):
         shown.add_column(title, justify="right")
@@ -157,7 +157,7 @@ def _comparison(shop: Backend) -> Table:
 
 
 def _sample() -> Table:
-    """A few rows; an object is a column with fields, not a text."""
+    """Return a table of a few rows, in which an object is a column with fields rather than a string."""
     columns = ["id", "updated_at", "total", "address"]
     shown = Table(*columns, title=f"three rows of {TABLES / 'orders'}")
     table = _table("orders")

@@ -1,4 +1,4 @@
-"""The shop's records: the same ones at every start, spread over the thirty days the shop was open."""
+"""The shop's records: identical at every start, spread over the thirty days in which the shop was open."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ _PAGES = ("/", "/search", "/cart", "/sale", "/help")
 
 
 def products(count: int) -> Iterator[Record]:
-    """Products 1 to `count`."""
+    """Yield products 1 to `count`."""
     for i in range(1, count + 1):
         colour, thing = _COLOURS[i % len(_COLOURS)], _THINGS[i % len(_THINGS)]
         yield {
@@ -30,7 +30,7 @@ def products(count: int) -> Iterator[Record]:
 
 
 def orders(count: int) -> Iterator[Record]:
-    """Orders 1 to `count`, oldest first; two at a time share a moment, as they do in a busy shop."""
+    """Yield orders 1 to `count`, oldest first; two at a time share a timestamp, as in a busy shop."""
     for i in range(count):
         yield {
             "id": i + 1,
@@ -44,7 +44,7 @@ def orders(count: int) -> Iterator[Record]:
 
 
 def customers(count: int) -> Iterator[Record]:
-    """Customers 1 to `count`."""
+    """Yield customers 1 to `count`."""
     for i in range(1, count + 1):
         name = _NAMES[i % len(_NAMES)]
         yield {
@@ -58,7 +58,7 @@ def customers(count: int) -> Iterator[Record]:
 
 
 def visits(customer: int, count: int) -> Iterator[Record]:
-    """The visits of one customer, oldest first."""
+    """Yield the visits of one customer, oldest first."""
     for i in range(count):
         yield {
             "id": f"{customer}-{i + 1}",

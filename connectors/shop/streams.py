@@ -1,4 +1,4 @@
-"""The shop's streams: one of each kind that APIs have."""
+"""The shop's streams: one for each kind of stream that APIs have."""
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -8,7 +8,7 @@ from cdk.rest import CursorToken, HttpStream, PageNumber
 
 
 class ShopStream(HttpStream):
-    """What all streams share: where the shop is, and that its records have an `id`."""
+    """The base of all streams: the shop's address, and the primary key `id`."""
 
     primary_key = "id"
 
@@ -18,7 +18,7 @@ class ShopStream(HttpStream):
 
 
 class Products(ShopStream):
-    """Read whole, page after page; a read that is cut resumes at its page."""
+    """Read in full, page by page; an interrupted read resumes at its page."""
 
     paginator = PageNumber(more=["has_more"])
     records_path = ("products",)
@@ -28,7 +28,7 @@ class Products(ShopStream):
 
 
 class Orders(ShopStream):
-    """Read day by day, and only what changed since the last time.
+    """Read day by day, and only what changed since the last read.
 
     The shop closed at the end of January 2024; the cursor of a shop that is still open has no `end`.
     """
@@ -52,7 +52,7 @@ class Orders(ShopStream):
 
 
 class Customers(ShopStream):
-    """Read whole; also the parents of visits."""
+    """Read in full; also the parents of visits."""
 
     paginator = PageNumber(more=["has_more"])
     records_path = ("customers",)
@@ -62,7 +62,7 @@ class Customers(ShopStream):
 
 
 class Visits(ShopStream):
-    """Read customer by customer, each from where it stands: a new customer brings its whole history."""
+    """Read customer by customer, each from its own position: a new customer's history is read in full."""
 
     paginator = CursorToken("next_cursor", param="cursor")
     records_path = ("visits",)

@@ -1,1 +1,1 @@
-"""Manifests drafted from what is known of an API, with a list of all that was guessed."""
+"""Manifests drafted from what is known about an API, with a list of everything that was guessed."""

@@ -1,4 +1,4 @@
-"""Authentication: from the security schemes of a description to an authenticator, and the secrets that a config has."""
+"""Authentication: turns a description's security schemes into an authenticator and the secrets of a config."""
 
 import re
 from base64 import b64decode
@@ -18,7 +18,7 @@ _CHECK = "`spark-cdk check` with your credentials"
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How requests log in: what their requester has for it, and what the API answers where that fetches tokens."""
+    """How requests log in: fields for the requester, and example responses if tokens are fetched from the API."""
 
     requester: JsonObject
     guesses: Sequence[Guess] = ()
@@ -33,9 +33,9 @@ def login(
     *,
     mentions_bearer: bool = False,
 ) -> Login:
-    """What logs in as most operations require it; their `security` lists are `requirements`.
+    """Return the login that most operations require; `requirements` are their `security` lists.
 
-    absolute: gives the whole URL of one in the description. mentions_bearer: it has the word somewhere.
+    absolute: makes a URL of the description absolute. mentions_bearer: whether the description has the word "bearer".
     Adds the secrets to `config`.
     """
     first = Counter(canonical(each[0]) for each in requirements if each)
@@ -75,7 +75,7 @@ def _why(name: str, schemes: Mapping[str, JsonValue], required: bool) -> str:  #
 def authenticator(
     name: str, scheme: Mapping[str, JsonValue], config: ConfigFields, absolute: Callable[[str], str]
 ) -> tuple[JsonObject, str, Sequence[Example]]:
-    """The authenticator of a scheme, what it does, and the response with its token."""
+    """Return the authenticator of a scheme, a description of it, and the example response with its token."""
     match scheme.get("type"), as_string(scheme.get("scheme")).lower():
         case ("basic", _) | ("http", "basic"):
             return basic(config), "user and password", ()
@@ -88,13 +88,13 @@ def authenticator(
 
 
 def bearer(config: ConfigFields, token: str | None = None) -> JsonObject:
-    """An authenticator with a token of the config."""
+    """Return an authenticator that sends a token of the config. token: its value, if known."""
     expression = config.add("access_token", _secret("access token"), value=token)
     return {"type": "BearerAuthenticator", "api_token": expression}
 
 
 def basic(config: ConfigFields, login: str | None = None) -> JsonObject:
-    """An authenticator with a user and a password of the config. login: both, with a colon between them."""
+    """Return an authenticator with a user and a password of the config. login: their values, `user:password`."""
     known = (None, None) if login is None else login.partition(":")[::2]
     user = config.add("username", {"type": "string", "title": "user"}, value=known[0])
     password = config.add("password", _secret("password"), value=known[1])
@@ -102,7 +102,7 @@ def basic(config: ConfigFields, login: str | None = None) -> JsonObject:
 
 
 def api_key(config: ConfigFields, header: str, part: str, prefix: str = "", key: str | None = None) -> JsonObject:
-    """An authenticator with a key of the config in a header or a parameter."""
+    """Return an authenticator that sends a key of the config in a header or a parameter. key: its value, if known."""
     expression = config.add("api_key", _secret(f"key ({header})"), value=key)
     return {
         "type": "ApiKeyAuthenticator",
@@ -112,7 +112,7 @@ def api_key(config: ConfigFields, header: str, part: str, prefix: str = "", key:
 
 
 def authenticator_of_header(authorization: str, config: ConfigFields) -> JsonObject:
-    """An authenticator that sends a header Authorization of the same form as this one, which is not empty."""
+    """Return an authenticator that sends an Authorization header of the same form as `authorization`, not empty."""
     scheme, _, credentials = authorization.partition(" ")
     if scheme.lower() == "bearer" and credentials:
         return bearer(config, credentials)
@@ -123,7 +123,7 @@ def authenticator_of_header(authorization: str, config: ConfigFields) -> JsonObj
 
 
 def _login_of(text: str) -> str | None:
-    """A user and a password, with a colon between them, of their base64; None: it is none."""
+    """Decode `user:password` from base64; None if the text is not that."""
     try:
         login = b64decode(text, validate=True).decode()
     except ValueError:

@@ -1,7 +1,7 @@
-"""From a curl command line to a draft of one stream. What may be a secret in it becomes config, and is written nowhere.
+"""Drafts a stream from a curl command line. Whatever may be a secret in it becomes config, and is written nowhere.
 
-Whatever a name or a value suggests: headers that are not well known, user and password, cookies, parameters and fields
-with the name of a secret, and values that look random.
+Values count as secrets if a name or the value suggests it: headers that are not well known, user and password,
+cookies, parameters and fields with a secret's name, and values that look random.
 """
 
 import re
@@ -62,7 +62,7 @@ _FORMAT = re.compile(r"(?<=.)\.(?:json|xml|csv)$")
 _ID = re.compile(r"\d+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d(?!\d)")
 _ACCEPTED = re.compile(r"(?!text/html|\*/\*)[\w.+*/;=, -]+")
-"""What APIs have versions by, where browsers have pages."""
+"""Accept headers to keep: APIs select versions by them. Browsers, in contrast, accept pages and `*/*`."""
 
 _QUOTED = re.compile(r"""(?s)'[^']*'|"(?:[^"\\]|\\.)*"|\\.|\$'((?:[^'\\]|\\.)*)'""")
 _ESCAPE = re.compile(rb"(?s)\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|(.))")
@@ -74,13 +74,13 @@ _NO_PAGES = PaginatorGuess(None, None)
 def draft_of_curl(
     *commands: str, beside: Mapping[str, JsonValue] | None = None, pages: Mapping[str, PaginatorGuess] | None = None
 ) -> Draft:
-    """The draft of streams that request what command lines do.
+    """Return the draft of streams that send the requests of the command lines.
 
-    beside: the streams that there are, by name; one that requests something else than its namesake is called otherwise.
-    pages: the paginators of streams, by name, as it suits who looks at responses (`cdk.authoring.answered_drafts`):
-    without it they are guessed, and what is not known of the responses is a guess, too.
+    beside: the existing streams, by name; a new stream whose name belongs to a different request gets another name.
+    pages: paginators by stream name, for callers that examine responses (`cdk.authoring.answered_drafts`). Without it,
+    paginators are guessed, and unknown facts about the responses are listed as guesses, too.
 
-    Raises ConfigError: a command is none of curl, or does what no stream can; no value of it is in the error.
+    Raises ConfigError: when a command is not a curl command, or does what no stream can. The message has no values.
     """
     known, config = dict(beside or {}), ConfigFields()
     streams: dict[str, StreamDraft] = {}
@@ -97,12 +97,12 @@ class _Parser(ArgumentParser):
 
 
 def _without_values(message: str) -> str:
-    """A message of argparse, which quotes what it does not understand: that may be a secret."""
+    """Return a message of argparse without the values that it quotes, which may be secrets."""
     return re.sub(r"(?s)['\"].*", "****", message)
 
 
 def _options(command: str) -> Namespace:
-    """The options of a command line. Raises ConfigError."""
+    """Parse the options of a command line. Raises ConfigError: when it is not a curl command that is understood."""
     try:
         # A shell joins lines that end with a backslash; `$'...'` is a string with escapes, which browsers write.
         lines = command.replace("\\\r\n", " ").replace("\\\n", " ")
@@ -135,7 +135,7 @@ def _options(command: str) -> Namespace:
 
 
 def _unescaped(text: str) -> str:
-    """A string with escapes as one without, in quotes. Raises ConfigError: an escape is none of a shell's."""
+    """Return a `$'...'` string quoted without escapes. Raises ConfigError: when it has an escape unknown to a shell."""
 
     def value(match: re.Match[bytes]) -> bytes:
         byte, *points, other = match.groups()
@@ -151,7 +151,7 @@ def _unescaped(text: str) -> str:
 
 
 def _kind(flag: str) -> Callable[[str], tuple[str, str]]:
-    """Keeps beside some data how it was passed."""
+    """Return an argument type that pairs the data with the flag that passed it."""
 
     def data(text: str) -> tuple[str, str]:
         return flag, text
@@ -162,7 +162,7 @@ def _kind(flag: str) -> Callable[[str], tuple[str, str]]:
 def _stream(
     options: Namespace, beside: Mapping[str, JsonValue], pages: Mapping[str, PaginatorGuess] | None
 ) -> tuple[StreamDraft, ConfigFields]:
-    """The stream of a request, and what its config has. Raises ConfigError: it does what no stream can.
+    """Return the stream of a request, and its config. Raises ConfigError: when the command does what no stream can.
 
     pages: as for `draft_of_curl`.
     """
@@ -174,18 +174,18 @@ def _stream(
 
 
 def _is_free(name: str, options: Namespace, beside: Mapping[str, JsonValue]) -> bool:
-    """Whether no other request has a stream of this name."""
+    """Whether the name is unused, or its stream sends the same request."""
     retriever = as_object(as_object(beside.get(name)).get("retriever"))
     paginator = as_object(retriever.get("paginator"))
     parts = (as_object(paginator.get(key)) for key in ("page_token_option", "page_size_option"))
-    # What a paginator sends, the command line may have, too.
+    # The command line may contain parameters that the paginator sends.
     paged = {as_string(option.get("field_name")) for option in parts}
     own = _Request(options, replace(_NO_PAGES, handled=frozenset(paged))).requester
     return name not in beside or own == retriever.get("requester")
 
 
 class _Request:
-    """A request as a stream has it. pages: its paginator sends parameters, which are not sent besides."""
+    """A request as a stream sends it. pages: its paginator sends some parameters, which the requester then omits."""
 
     def __init__(self, options: Namespace, pages: PaginatorGuess) -> None:
         self._options, self._pages, self.config = options, pages, ConfigFields()
@@ -212,23 +212,23 @@ class _Request:
             self.requester["request_body"] = self._body("&".join(data))
 
     def facts(self, stream: str) -> PageFacts:
-        """What is known of its pages."""
+        """Return the known facts about its pagination."""
         return PageFacts(stream, self._parameters, {}, {}, "", None)
 
     def _rest(self, location: str, values: Mapping[str, JsonValue]) -> tuple[JsonObject, Mapping[str, str]]:
-        """What of a part of the request the paginator leaves to be sent, and what is sent in its place."""
+        """Split a part of the request into what the paginator does not send, and what is always sent in its place."""
         self._parameters = {**known_parameters(values, location), **self._parameters}
         own = {name for name, each in self._parameters.items() if each.location == location}
         rest = {name: value for name, value in values.items() if name not in own & self._pages.handled}
         return rest, {name: value for name, value in self._pages.always.items() if name in own}
 
     def _fields(self, location: str, texts: Mapping[str, str]) -> JsonObject:
-        """The parameters of the query, or the fields of a form, for a requester."""
+        """Return the query parameters, or the fields of a form, for a requester."""
         rest, always = self._rest(location, texts)
         return {**{_key(name): self._value(name, str(value), in_field) for name, value in rest.items()}, **always}
 
     def stream(self, name: str, *, guesses_response: bool) -> StreamDraft:
-        """The stream of this name."""
+        """Return the stream, under this name."""
         unknown = "a command line says nothing of the response"
         check = _PREVIEW.format(name)
         known = []
@@ -250,7 +250,7 @@ class _Request:
         return StreamDraft(name, component, [*known, *paging], examples)
 
     def _fixed_guesses(self) -> Iterator[Guess]:
-        """What is sent as the command has it, and might be another value each time."""
+        """Yield guesses about values copied from the command that might vary between requests."""
         for part in str(self.requester["path"]).split("/"):
             if _ID.fullmatch(part):
                 why = "the command has it, so nothing else is read"
@@ -285,7 +285,7 @@ class _Request:
         ]
 
     def _login(self, url: SplitResult) -> None:
-        """The first of user, token and key that the command has."""
+        """Set the authenticator from the first login in the command: user, bearer token, or Authorization header."""
         authorization = dict(map(_header, self._options.headers)).get("authorization", "")
         if self._options.user or url.username:
             of_url = f"{unquote(url.username or '')}:{unquote(url.password or '')}"
@@ -311,7 +311,7 @@ class _Request:
         return headers
 
     def _body(self, text: str) -> JsonObject:
-        """The body: JSON, or a form. Raises ConfigError: it is neither."""
+        """Return the body: JSON, or a form. Raises ConfigError: when it is neither."""
         try:
             document = from_json(text)
         except ValueError:
@@ -322,13 +322,13 @@ class _Request:
         if not isinstance(document, Mapping):
             raise ConfigError("the data of the curl command is JSON, expected an object")
         rest, always = self._rest("body_json", document)
-        # An empty object is sent where it is a string; the language leaves it out.
+        # The manifest language omits an empty object, but sends one that is a string.
         numbers: JsonObject = {name: int(value) for name, value in always.items()}
         value = self._nested("", {**rest, **numbers}) if document else written("{}", in_json)
         return {"type": "RequestBodyJsonObject", "value": value}
 
     def _nested(self, name: str, value: JsonValue) -> JsonValue:
-        """A part of a JSON body. An object that the language does not send as it is becomes an expression."""
+        """Return a part of a JSON body; an object that the language would not send unchanged becomes an expression."""
         match value:
             case dict() if any(part is None or _means_more(key) for key, part in value.items()):
                 return expression(self._source(name, value))
@@ -344,7 +344,7 @@ class _Request:
                 return value
 
     def _source(self, name: str, value: JsonValue) -> str:
-        """The same inside of an expression, where a string is no literal of something else."""
+        """Return the value's source inside an expression, where a string cannot be read as another literal."""
         match value:
             case dict():
                 return f"{{{', '.join(f'{key!r}: {self._source(key, part)}' for key, part in value.items())}}}"
@@ -358,20 +358,20 @@ class _Request:
                 return repr(value)
 
     def _value(self, name: str, value: str, read: Read) -> str:
-        """What is written for a string: that, or the expression of a secret."""
+        """Return the manifest's text for a string: the string itself, or the expression of a secret."""
         return self._secret(name, value, read) if looks_secret(name) or _random(value) else written(value, read)
 
     def _secret(self, name: str, value: JsonValue, read: Read) -> str:
-        """The expression of a secret in the config, which is sent as it is there."""
+        """Return the expression that reads a secret from the config and sends it unchanged."""
         source = self._field(name, value)
-        # Of JSON the type counts, whatever another password looks like.
+        # In JSON the type matters: another password may look like a number.
         sources = [source, f"{source} | tojson"]
         ordered = sources[::-1] if read is in_json and isinstance(value, str) else sources
         names = {"config": self.config.values}
         return next((text for text in map(expression, ordered) if read(text, names) == value), expression(source))
 
     def _field(self, name: str, value: JsonValue) -> str:
-        """What is read of the config for a secret, one for each place that it stands in."""
+        """Add a config property for a secret, one for each place where it occurs; return the expression's source."""
         own, number = snake(name), 1
         while own in self.config.properties:
             number += 1
@@ -383,17 +383,17 @@ class _Request:
 
 
 def _key(name: str) -> str:
-    """The name of a parameter or a header for a manifest."""
+    """Return the name of a parameter or header as a manifest writes it."""
     return expression(repr(name)) if _means_more(name) else name
 
 
 def _means_more(name: str) -> bool:
-    """Whether the language reads a name as something else: an expression, or `$ref` and its like."""
+    """Whether the language would interpret a name: as an expression, or as a keyword such as `$ref`."""
     return has_marks(name) or name.startswith("$")
 
 
 def _names(path: Sequence[str], host: str) -> Iterator[str]:
-    """Names for a stream: its path's last segments that are no ids, ever more of them; then numbers."""
+    """Yield names for a stream: the last path segments that are not ids, more and more of them; then numbered ones."""
     called = [_FORMAT.sub("", part) for part in path if not _random(part) and not part.isdigit()] or [host]
     for number in range(1, len(called) + 1):
         yield snake("_".join(called[-number:]))
@@ -402,7 +402,7 @@ def _names(path: Sequence[str], host: str) -> Iterator[str]:
 
 
 def _once(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Parameters by their names. Raises ConfigError: one is there twice."""
+    """Return parameters by name. Raises ConfigError: when one occurs more than once."""
     listed = list(pairs)
     counts = Counter(name for name, _ in listed)
     if again := ["****" if _random(name) else name for name, count in counts.items() if count > 1]:
@@ -419,7 +419,7 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _random(value: str) -> bool:
-    """Whether a value looks like a secret: long, of letters and digits, and no date, URL or UUID."""
+    """Whether a value looks like a secret: long, of letters and digits, and not a date, URL or UUID."""
     if _OPAQUE.fullmatch(value) is None or "://" in value:
         return False
     for kind in (datetime.fromisoformat, UUID):

@@ -1,4 +1,4 @@
-"""Cursors: a parameter that asks for what is new, and the date of the records that it goes by."""
+"""Cursors: finds a parameter that requests only new records, and the date field that it filters by."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,10 @@ _START_FIELD: JsonObject = {
 
 @dataclass(frozen=True, slots=True)
 class CursorGuess:
-    """The incremental sync of a stream. parameters: those that it sends. always: what is to be sent with it."""
+    """The incremental sync of a stream.
+
+    parameters: those that it sends. always: what every request must send with it.
+    """
 
     component: JsonObject
     parameters: Sequence[str]
@@ -43,7 +46,7 @@ def guess_cursor(
     config: ConfigFields,
     stream: str,
 ) -> CursorGuess | None:
-    """The cursor of a stream; None where no parameter asks for what is new, or no field says when that is."""
+    """Return the cursor of a stream; None if no parameter filters by date, or no field matches that date."""
     rated = [(rate, name) for name, each in parameters.items() if (rate := _rate(name, each, parameters))]
     for _, name in sorted(rated, key=lambda each: -each[0]):
         always = _sort(parameters[name], parameters, fields)
@@ -57,9 +60,9 @@ def guess_cursor(
 
 
 def _rate(name: str, parameter: Parameter, others: Mapping[str, Parameter]) -> int:
-    """How surely a parameter is a lower bound of dates; 0 where it is none.
+    """Rate how likely a parameter is a lower bound of dates; 0 if it is not.
 
-    A plain `from` or `start` is one where there is an end, too.
+    A bare `from` or `start` only counts if there is an upper bound, too.
     """
     own = set(words(name)) | ({"gt"} if name.endswith(">") else set())
     subjects = own - _BOUNDS - _FILLERS
@@ -74,20 +77,20 @@ def _rate(name: str, parameter: Parameter, others: Mapping[str, Parameter]) -> i
 
 
 def _end_of(name: str, parameters: Mapping[str, Parameter]) -> str | None:
-    """The upper bound of a lower one: called as it is, but for the word that says so."""
+    """Return the upper bound that belongs to a lower bound: the same name with the opposite word, such as `to`."""
     end = [_ENDS.get(word, word) for word in words(name)]
     return next((other for other in parameters if words(other) == end), None) if end != words(name) else None
 
 
 def _quoted(parameter: Parameter) -> Sequence[str]:
-    """The names in backticks in what is said of a parameter."""
+    """Return the names in backticks in a parameter's description."""
     return _QUOTED.findall(parameter.text)
 
 
 def _sort(
     parameter: Parameter, parameters: Mapping[str, Parameter], fields: Mapping[str, Mapping[str, JsonValue]]
 ) -> Mapping[str, JsonValue]:
-    """What to send so that a parameter which goes by what is sorted by goes by the date of the last change."""
+    """Return sort parameters to send if a filter applies to the sort field, so that it applies to the last change."""
     sort = first_of(parameters, _SORTS)
     if sort is None or f"`{sort}" not in parameter.text:
         return {}
@@ -100,16 +103,16 @@ def _sort(
 
 
 def _dated(parameter: Parameter, own: set[str]) -> bool:
-    """Whether a parameter takes a date: plain names such as `after` are those of pages, too."""
+    """Whether a parameter takes a date; bare names such as `after` may be page tokens, too."""
     if str(parameter.schema.get("format")) in {"date-time", "date"} or own & (CHANGED | CREATED | TIMES):
         return True
     return bool(set(words(parameter.text)) & (TIMES | {"iso", "rfc", "unix", "epoch"}))
 
 
 def _field(parameter: set[str], fields: Mapping[str, Mapping[str, JsonValue]]) -> str | None:
-    """The date that a parameter goes by: what has changed, what was created, or any, as it says.
+    """Return the date field that a parameter filters by: of a change, of the creation, or any, as its name says.
 
-    Where a plain `from` may mean either, it is the creation: what was created before is read again, but none is missed.
+    If a bare `from` may mean either, the creation is chosen: no new record is missed, though a few are read again.
     """
     subjects = parameter & (CHANGED | CREATED)
     orders = [CHANGED] if subjects & CHANGED else [CREATED] if subjects else [CHANGED, CREATED, TIMES]

@@ -1,4 +1,4 @@
-"""Draft: a manifest in the making, with all that was guessed for it and all that it leaves out."""
+"""Draft: a manifest before it is written, with everything that was guessed for it and everything it leaves out."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from cdk.base.values import JsonObject, JsonValue, as_object, kinds_of
 from cdk.testing.simulator.examples import example_of, inside
 
 BODY = {"body_data", "body_json"}
-"""The locations of parameters that are fields of a form or of a JSON body."""
+"""The locations of parameters that are fields of a form or a JSON body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,13 @@ class Parameter:
 
     @property
     def kinds(self) -> set[str]:
-        """The JSON types of its values but null; empty where none is described."""
+        """The JSON types of its values except null; empty if undocumented."""
         return {*kinds_of(self.schema)}
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """Something that the API's documentation may say otherwise. check: how to find that out."""
+    """An assumption that the API's documentation may contradict. check: how to verify it."""
 
     what: str
     why: str
@@ -37,9 +37,9 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A response for tests: what a request of a path, `*` for any segment, is answered.
+    """A response for tests, to a request for a path in which `*` stands for any segment.
 
-    params, body: parameters and fields of the body that the request has.
+    params, body: parameters, and fields of the body, that the request must have.
     """
 
     path: str
@@ -51,7 +51,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class StreamDraft:
-    """A stream: its component, what was guessed for it, and responses that it can be read from."""
+    """A stream: its component, the guesses for it, and example responses that it can be read from."""
 
     name: str
     component: JsonObject
@@ -61,7 +61,7 @@ class StreamDraft:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A path that is read by no stream."""
+    """A path of the API that no stream reads, or a setting that is not carried over."""
 
     path: str
     reason: str
@@ -79,7 +79,10 @@ def stream_component(
     router: JsonValue = None,
     transformations: JsonValue = None,
 ) -> JsonObject:
-    """A stream of a manifest, without what is None. path: where its records lie. schema: None: it has no fields yet."""
+    """Return a stream of a manifest, without fields that are None.
+
+    path: of its records. schema: None for no fields yet.
+    """
     retriever: JsonObject = {
         "type": "SimpleRetriever",
         "requester": requester,
@@ -101,25 +104,25 @@ def stream_component(
 
 
 def record_selector(path: Sequence[str]) -> JsonObject:
-    """What takes records from a path in a body."""
+    """Return the record selector that extracts records from a path in a body."""
     return {"type": "RecordSelector", "extractor": {"type": "DpathExtractor", "field_path": list(path)}}
 
 
 def parameter_option(name: str, location: str = "query") -> JsonObject:
-    """Where a value goes: into a parameter of the query, or a field of the body."""
+    """Return the request option that puts a value into a query parameter or a field of the body."""
     part = "request_parameter" if location == "query" else location
     return {"type": "RequestOption", "inject_into": part, "field_name": name}
 
 
 def present(component: Mapping[str, JsonValue]) -> JsonObject:
-    """A component without the fields that are None."""
+    """Return a component without the fields that are None."""
     return {name: value for name, value in component.items() if value is not None}
 
 
 def examples_of(
     url_path: str, path: Sequence[str], record: JsonValue, probe: Parameter | None, method: str = "GET"
 ) -> list[Example]:
-    """Responses with a record at a path; behind it the empty page that a parameter, `probe`, asks for, if one does."""
+    """Return responses: one with a record at a path and, if `probe` requests a next page, an empty page for it."""
     examples = [Example(url_path, inside(path, [record]), {}, method)]
     if probe is None:
         return examples
@@ -130,7 +133,10 @@ def examples_of(
 
 
 def known_parameter(name: str, value: JsonValue, location: str = "query") -> Parameter:
-    """A parameter whose value is known: as good as a documented one. Strings of the query may be numbers."""
+    """Return a parameter with a known value, as good as a documented one.
+
+    A decimal string counts as an integer, except in a JSON body, where types are known.
+    """
     if location != "body_json" and isinstance(value, str) and value.isdecimal():
         value = int(value)
     known: JsonObject = {"type": "integer", "default": value} if type(value) is int else {"type": "string"}
@@ -139,28 +145,28 @@ def known_parameter(name: str, value: JsonValue, location: str = "query") -> Par
 
 
 def known_parameters(values: Mapping[str, JsonValue], location: str) -> dict[str, Parameter]:
-    """The parameters in a part of a request that may ask for a page: strings, integers and null."""
+    """Return the parameters in a part of a request that may select a page: strings, integers and null."""
     scalar = {name: value for name, value in values.items() if value is None or type(value) in {str, int}}
     return {name: known_parameter(name, value, location) for name, value in scalar.items()}
 
 
 class ConfigFields:
-    """The config of a draft: a property once, whichever streams use it."""
+    """The config of a draft: each property once, however many streams use it."""
 
     def __init__(self) -> None:
         self.properties: JsonObject = {}
         self.required: list[str] = []
         self.example: JsonObject = {}
         self.values: JsonObject = {}
-        """Those that are known, secrets too: for requests that are sent while drafting, and written nowhere."""
+        """The known values, including secrets: for requests that are sent while drafting. They are never written."""
 
     def add(
         self, name: str, schema: Mapping[str, JsonValue], example: JsonValue = None, value: JsonValue = None
     ) -> str:
-        """Have a property, required where it has no default; the expression of its value.
+        """Add a property, required if it has no default; return the expression of its value.
 
-        Of the same name it is the same property, but where one is a secret or a timestamp and the other is not.
-        value: None: it is not known.
+        A property of the same name is reused, unless only one of the two is a secret or a timestamp.
+        value: None if unknown.
         """
         while name in self.properties and _kind(self.properties[name]) != _kind(schema):
             name = f"{name}_parameter"
@@ -176,7 +182,7 @@ class ConfigFields:
         return expression(f"config['{name}']")
 
     def include(self, other: "ConfigFields") -> None:
-        """Have the properties of another one, too; those of the same name are the same."""
+        """Add the properties of another config; a property of the same name is the same."""
         self.required += [name for name in other.required if name not in self.properties]
         self.properties = {**other.properties, **self.properties}
         self.example = {**other.example, **self.example}
@@ -185,9 +191,9 @@ class ConfigFields:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a manifest is written from. requester: what the requests of all streams share.
+    """The content of a manifest to write. requester: the part of a requester that all streams share.
 
-    adds: a draft that meets an earlier one adds its streams to it; otherwise it takes its place.
+    adds: whether its streams are added to those of an earlier draft; otherwise it replaces the earlier draft.
     """
 
     title: str
@@ -201,12 +207,12 @@ class Draft:
 
 
 def expression(inner: str) -> str:
-    """What a manifest writes for the value of an expression."""
+    """Return the text of an expression in a manifest."""
     return f"{{{{ {inner} }}}}"
 
 
 def quoted(name: str) -> str:
-    """A string inside of an expression."""
+    """Return a string literal inside an expression."""
     return "'" + name.replace("\\", r"\\").replace("'", r"\'") + "'"
 
 

@@ -1,4 +1,4 @@
-"""Keys: which field identifies a record, and which one a path's parameter stands for."""
+"""Keys: finds the field that identifies a record, and the field that a path parameter stands for."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from cdk.authoring.drafts.names import first_of, plain, singular, words
 
 IDS = ("id", "gid", "uuid", "guid", "sid", "key", "uid", "slug", "number", "code", "username", "login", "name")
-"""What fields that identify something are called, the surest first."""
+"""Usual names of fields that identify a record, the most reliable first."""
 
 _SURE = ("id", "gid", "uuid", "guid", "sid", "uid", "key")
 _SCALARS = {"string", "integer", "number"}
@@ -14,13 +14,13 @@ _OTHER_NAMES = {"index": "number", "username": "login", "user": "login", "identi
 
 
 def field_of(parameter: str, kind: str, fields: Mapping[str, str], resource: str) -> tuple[str, str] | None:
-    """The field of a parent's records that a parameter of a path is, and why; None where none fits.
+    """Return the field of a parent's records that a path parameter stands for, and the reason; None if none fits.
 
-    kind: the parameter's type. fields: types of the records' fields. resource: what the path calls the records.
+    kind: the parameter's type. fields: types of the records' fields. resource: the path's name for the records.
     """
     scalars = [name for name, type_ in fields.items() if type_ in _SCALARS]
     own, owner = words(parameter), singular(resource)
-    # What may also be the other, as in `roleIdOrLabel`, is the first.
+    # A parameter for either of two fields, such as `roleIdOrLabel`, counts as the first.
     own = own[: own.index("or")] if "or" in own[1:] else own
     if exact := first_of(scalars, ["".join(own), _OTHER_NAMES.get("".join(own), "")]):
         return exact, f"the path's parameter `{parameter}` is called so"
@@ -39,10 +39,10 @@ def field_of(parameter: str, kind: str, fields: Mapping[str, str], resource: str
 def primary_key(
     fields: Mapping[str, str], resource: str, detail: tuple[str, str] | None, own: str | None = None
 ) -> tuple[str, str] | None:
-    """The field that identifies a record, and why; None where none seems to.
+    """Return the field that identifies a record, and the reason; None if none seems to.
 
-    detail: the parameter of the path that reads one of the records, and its type: a code or a slug in it may change, or
-    be used again, so a field that is called like an identifier goes before it. own: what identifies most records.
+    detail: the path parameter that reads a single record, and its type. It may be a code or slug that changes or is
+    reused, so a field with an identifier's name takes precedence over it. own: the field that identifies most records.
     """
     scalars = [name for name, type_ in fields.items() if type_ in _SCALARS]
     owner = "".join(singular(resource))
@@ -54,9 +54,9 @@ def primary_key(
 
 
 def common_key(streams: Sequence[Mapping[str, str]], resources: Sequence[str]) -> str | None:
-    """What most records have as their identifier, such as `acme_id` of an API called Acme; None where nothing is.
+    """Return the identifier that most records have, such as `acme_id` for an API called Acme; None if there is none.
 
-    streams: types of the fields. resources: what paths call the records: what is called like one of them refers to it.
+    streams: types of the fields. resources: the paths' names for the records; a field named after one refers to it.
     """
     owners = {tuple(singular(each)) for each in resources}
     counted = Counter(

@@ -1,6 +1,6 @@
-"""The text of a manifest, or of a part of one: YAML that people may edit; and the texts of its strings.
+"""Writes a manifest, or a part of one, as YAML that people can edit, with strings that the language reads unchanged.
 
-What an expression gives is read as a literal, and so is a string without one: `3` is a number, `None` is left out.
+The language parses strings and the results of expressions as literals: `3` is a number, `None` is omitted.
 """
 
 import re
@@ -15,17 +15,17 @@ from cdk.base.values import JsonValue
 from cdk.declarative.interpolation.template import compile_template
 
 _WIDEST = 100
-"""Characters of an object or a list that is written in one line."""
+"""The most characters of an object or a list that is written on one line."""
 
 
 _NEVER = 10**6
-"""Characters of a line after which a string goes on in the next one."""
+"""The line width at which PyYAML would wrap a string: never."""
 
 _QUOTED = re.compile("['\x85\u2028\u2029]")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what is short in one line, and nothing by anchors."""
+    """Writes short values on one line, and no anchors."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - PyYAML's
         return True
@@ -41,7 +41,7 @@ class _Dumper(yaml.SafeDumper):
         return node
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
-        """A string; expressions, which have quotes, in double ones, and what YAML reads as the end of a line."""
+        """Represent a string; in double quotes if it contains quotes, as expressions do, or a YAML line break."""
         return self.represent_scalar("tag:yaml.org,2002:str", data, style='"' if _QUOTED.search(data) else None)
 
 
@@ -53,47 +53,47 @@ def _short(value: object) -> bool:
 
 
 def manifest_text(draft: Draft) -> str:
-    """The manifest of a draft."""
+    """Return the manifest of a draft."""
     return "".join(_parts(draft))
 
 
 def manifest_part(name: str, value: JsonValue, depth: int = 0) -> str:
-    """A key and its value, indented by `depth` spaces; what is short is in one line."""
+    """Return a key and its value, indented by `depth` spaces; short values are on one line."""
     text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=_NEVER, allow_unicode=True)
     text = f"{name}: {text}" if text.startswith(("{", "[")) else f"{name}:\n{indent(text, '  ')}"
     return indent(text, " " * depth)
 
 
 Read: TypeAlias = Callable[[str, Mapping[str, object]], JsonValue]
-"""What a part of a request has for a text of a manifest, with these names in its expressions."""
+"""Returns the value that a part of a request gets from a text of a manifest; the mapping has the expressions' names."""
 
 
 def in_path(text: str, names: Mapping[str, object]) -> JsonValue:
-    """What a path has for a text."""
+    """Return the value that a path gets from a text."""
     return compile_template(text).render(names)
 
 
 def in_field(text: str, names: Mapping[str, object]) -> JsonValue:
-    """What a parameter, a header or a field of a form has for a text; None: nothing, or no string."""
+    """Return the value that a parameter, a header or a form field gets from a text; None: nothing, or no scalar."""
     value = in_json(text, names)
     return str(value) if isinstance(value, str | int | float) else None
 
 
 def in_json(text: str, names: Mapping[str, object]) -> JsonValue:
-    """What a JSON body has for a text; None: nothing."""
+    """Return the value that a JSON body gets from a text; None: nothing."""
     return compile_template(text).value(names, default=None)
 
 
 def written(value: str, read: Read) -> str:
-    """What a manifest writes for a string that is to be sent: that, or a literal or an expression of it."""
-    # What begins like a reference is one, wherever it is.
+    """Return the text with which a manifest sends a string: the string itself, a literal, or an expression of it."""
+    # A text that starts like a reference is taken for one anywhere.
     plain = [text for text in (value, repr(value)) if not has_marks(text) and not text.startswith("#/")]
     texts = (text for text in (*plain, expression(repr(value))) if read(text, {}) == value)
     return next(texts, expression(repr(repr(value))))
 
 
 def has_marks(text: str) -> bool:
-    """Whether an expression, a statement or a comment begins in a text."""
+    """Whether a text contains the start of an expression, a statement or a comment."""
     return any(mark in text for mark in ("{{", "{%", "{#"))
 
 

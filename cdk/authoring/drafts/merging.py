@@ -1,7 +1,7 @@
-"""Drafting again: what people have changed since the last draft stays, the rest becomes what the new draft says.
+"""Drafting again: merges a new draft into a folder; changes that people made since the last draft are preserved.
 
-A folder keeps the texts of its last draft (`LOCK`). Of a manifest each stream, each property of the config and each
-other key is merged on its own, with its comments; of JSON files each property or element.
+A folder stores the texts of its last draft (`LOCK`). In a manifest, each stream, each config property and each other
+key is merged separately, with its comments; in JSON files, each property or element.
 """
 
 import json
@@ -20,7 +20,7 @@ LOCK = Path("drafted.lock.json")
 _MANIFEST, _README = Path("manifest.yaml"), Path("README.md")
 _FORMAT = "spark-cdk-draft/1"
 _NOTHING = "{}"
-"""A file without anything, in YAML and in JSON."""
+"""An empty file, in both YAML and JSON."""
 
 _STREAMS = ("definitions", "streams")
 _PROPERTIES = ("spec", "connection_specification", "properties")
@@ -34,7 +34,7 @@ Key = tuple[str, ...]
 
 @dataclass
 class Merge(Generic[K, V]):
-    """What became of things with names. values: in the order of those that people have, the new ones behind."""
+    """The result of a merge of named values. values: in the order of the user's, followed by the new ones."""
 
     values: dict[K, V]
     new: list[K] = field(default_factory=list)
@@ -44,9 +44,10 @@ class Merge(Generic[K, V]):
 
 
 def merge(base: Mapping[K, V], mine: Mapping[K, V], new: Mapping[K, V]) -> Merge[K, V]:
-    """Three ways: what `mine` changed since `base` stays, the rest is as in `new`.
+    """Merge three ways: changes of `mine` since `base` are preserved, everything else is taken from `new`.
 
-    changed: names of what stays; removed: of what stays away; stale: of what `new` no longer has, so neither the merge.
+    changed: names of preserved changes; removed: names that `mine` removed; stale: names that `new` no longer has, and
+    so neither has the merge.
     """
     merged = Merge(dict(mine))
     for key, value in mine.items():
@@ -68,21 +69,21 @@ def merge(base: Mapping[K, V], mine: Mapping[K, V], new: Mapping[K, V]) -> Merge
 
 
 def lock(files: Mapping[Path, str]) -> str:
-    """The text of the lock for the files of a draft."""
+    """Return the text of the lock file for the files of a draft."""
     return to_json(
         {"format": _FORMAT, "files": {str(path): text for path, text in files.items()}}, indent=True
     ).decode()
 
 
 def is_drafted(folder: Path) -> bool:
-    """Whether a folder holds a draft that can be merged with another."""
+    """Whether a folder holds a draft that a new one can be merged with."""
     return (folder / LOCK).is_file()
 
 
 def drafted_streams(folder: Path) -> Mapping[str, JsonValue]:
-    """The streams of a folder by name, as its last draft had them, and those that were added by hand.
+    """Return the streams of a folder by name: those of its last draft, and those added by hand.
 
-    Raises ConfigError: a file of the folder cannot be read.
+    Raises ConfigError: when a file of the folder cannot be read.
     """
     streams: dict[str, JsonValue] = {}
     for text in (_text(folder / _MANIFEST), _last(folder).get(_MANIFEST)):
@@ -93,7 +94,7 @@ def drafted_streams(folder: Path) -> Mapping[str, JsonValue]:
 
 @dataclass(frozen=True, slots=True)
 class Redraft:
-    """files: those to write. locked: the texts for the lock. notes: what there is to say."""
+    """A merged draft. files: to write. locked: the texts for the lock. notes: for the user."""
 
     files: dict[Path, str]
     locked: dict[Path, str]
@@ -101,11 +102,11 @@ class Redraft:
 
 
 def redrafted(folder: Path, drafted: Mapping[Path, str], *, adds: bool) -> Redraft:
-    """What becomes of the files in the folder of an earlier draft.
+    """Merge a draft into the files of a folder with an earlier draft.
 
-    adds: `drafted` is about streams beside those that there are: nothing else changes.
+    adds: whether `drafted` holds only streams to add; then nothing else changes.
 
-    Raises ConfigError: a file of the folder cannot be read.
+    Raises ConfigError: when a file of the folder cannot be read.
     """
     before = _last(folder)
     redraft = Redraft({}, dict(drafted), [])
@@ -134,7 +135,7 @@ Join: TypeAlias = Callable[[str, str, str, list[str]], str]
 
 
 def _readme(base: str, mine: str, new: str, notes: list[str]) -> str:
-    """What people have made of it; where they have not, the new one, beside what there was of other streams."""
+    """Return the user's text if they changed it; else the new one. New lines are added if `new` only adds streams."""
     if base == _NOTHING:
         further = [line for line in new.splitlines() if line.startswith("- ") and line not in mine.splitlines()]
         return "".join([mine, *(f"{line}\n" for line in further)])
@@ -144,7 +145,7 @@ def _readme(base: str, mine: str, new: str, notes: list[str]) -> str:
 
 
 def _join(path: Path) -> Join | None:
-    """What merges the texts of a file; None where only the whole of it is compared."""
+    """Return the function that merges the texts of a file; None if the file is only compared as a whole."""
     if path == _MANIFEST:
         return _manifest
     if path == _README:
@@ -153,7 +154,7 @@ def _join(path: Path) -> Join | None:
 
 
 def _last(folder: Path) -> Mapping[Path, str]:
-    """The texts of the last draft. Raises ConfigError: the lock is of another format."""
+    """Return the texts of the last draft. Raises ConfigError: when the lock is not JSON or has another format."""
     text = _text(folder / LOCK)
     if text is None:
         return {}
@@ -179,7 +180,7 @@ def _text(path: Path) -> str | None:
 
 
 def _json(base: str, mine: str, new: str, _: list[str]) -> str:
-    """Objects by their properties, lists of responses by what is asked."""
+    """Merge JSON: objects by property, lists of responses by their request."""
     documents = [from_json(text) for text in (base, mine, new)]
     old, own, drafted = map(_keyed, documents)
     merged = merge(old, own, drafted).values
@@ -227,7 +228,7 @@ def _names(keys: Sequence[Key]) -> Iterator[str]:
 
 
 def _collections(node: yaml.Node | None, path: Key = ()) -> Iterator[tuple[Key, yaml.Node, yaml.Node]]:
-    """What is merged part by part: its path, its name and its value; before what is inside of it."""
+    """Yield the collections that are merged part by part, outer ones first: path, name node and value node."""
     for name, value in node.value if isinstance(node, yaml.MappingNode) else ():
         if (inner := (*path, str(name.value))) in _BRANCHES | _LISTS:
             yield inner, name, value
@@ -235,7 +236,7 @@ def _collections(node: yaml.Node | None, path: Key = ()) -> Iterator[tuple[Key, 
 
 
 def _in_block_style(text: str) -> str:
-    """A manifest with a line for each part: `- a` for `[a]`, and nothing for `{}` and `[]`."""
+    """Return a manifest with a line for each part: `- a` for `[a]`, and nothing for `{}` and `[]`."""
     for path, name, value in _collections(yaml.compose(text)):
         if isinstance(value, yaml.CollectionNode) and value.flow_style:
             items = [(each, each) if path in _LISTS else each for each in value.value]
@@ -246,7 +247,7 @@ def _in_block_style(text: str) -> str:
 
 
 def _with_empty_collections(text: str) -> str:
-    """A manifest with `{}` and `[]` for nothing. Raises YAMLError: it is none."""
+    """Return a manifest with `{}` and `[]` in place of nothing. Raises YAMLError: when the text is not YAML."""
     for path, name, value in _collections(yaml.compose(text)):
         if value.start_mark.index == value.end_mark.index:
             end = name.end_mark.index + 1
@@ -255,7 +256,7 @@ def _with_empty_collections(text: str) -> str:
 
 
 def _parts(text: str) -> dict[Key, str]:
-    """The text of each part of a manifest; blank lines and comments belong to what they stand before."""
+    """Return the text of each part of a manifest; blank lines and comments belong to the part after them."""
     starts: dict[int, Key] = {}
 
     def visit(node: yaml.Node | None, path: Key) -> None:

@@ -1,4 +1,4 @@
-"""Pagination: how the next page is asked for, as the names of parameters, fields and headers suggest."""
+"""Pagination: guesses how the next page is requested from the names of parameters, fields and headers."""
 
 import re
 from collections import Counter
@@ -28,7 +28,7 @@ _NEXT_TOKENS = (
 )
 # fmt: on
 _ASKING = ("cursor", "page_token", "from", "after")
-"""Parameters that take what a response says of the next page, in many APIs."""
+"""Parameters that in many APIs take the value by which a response names the next page."""
 _MORE = ("hasmore", "hasnextpage", "hasnext", "more", "moreavailable", "ismore")
 _LINK_HEADER = re.compile(r"\blink\W+(?:\w+\W+)?headers?\b", re.IGNORECASE)
 _LOCATOR = re.compile(r"\b(?:ur[li]|path|link)\b", re.IGNORECASE)
@@ -39,18 +39,18 @@ _PREVIEW = "`spark-cdk preview {}` shows why there is a next page"
 
 
 Role: TypeAlias = Literal["number", "offset", "size"]
-"""What a parameter says of a page: its number, how many records come before it, how many it has."""
+"""The meaning of a page parameter: the page's number, how many records precede it, or how many it has."""
 
 _ROLES: Mapping[Role, Sequence[str]] = {"number": _NUMBERS, "offset": _OFFSETS, "size": SIZES}
 
 
 def role(name: str) -> Role | None:
-    """What a parameter of this name says of a page; None: nothing."""
+    """Return the role of a parameter with this name; None if it has none."""
     return next((role for role, names in _ROLES.items() if plain(name) in names), None)
 
 
 def is_token(name: str) -> bool:
-    """Whether a parameter of this name takes what a response says of the next page."""
+    """Whether a parameter of this name takes the value by which a response names the next page."""
     return plain(name) in _TOKENS
 
 
@@ -58,10 +58,10 @@ def is_token(name: str) -> bool:
 class PaginatorGuess:
     """A paginator, or None.
 
-    handled: parameters that requests do not send besides, for it sends them itself or stands in their place.
+    handled: parameters that the request must not send itself, because the paginator sends or replaces them.
     always: parameters to send with each request.
-    suspect: there may be a paginator yet, as parameters suggest.
-    probe: a parameter with what asks for the page behind the first, if that page must be empty to end a read.
+    suspect: whether parameters suggest that pages exist, although no paginator was found.
+    probe: a parameter with the value for the second page, if a read ends with an empty page.
     """
 
     component: JsonObject | None
@@ -74,12 +74,11 @@ class PaginatorGuess:
 
 @dataclass(frozen=True, slots=True)
 class PageFacts:
-    """What is known of a stream's pages.
+    """The known facts about a stream's pages.
 
-    parameters: of the query and the body. leaves: fields of the body beside the records, by the names that lead to
-    them. headers: of the response, with their values; empty ones where these are not known. key: the records' primary
-    key. is_list: the body is the list of records, and has nothing beside them. asked_in: where a request has further
-    parameters.
+    parameters: of the query and the body. leaves: fields of the body outside the records, by path. headers: of the
+    response, with their values, empty if unknown. key: the records' primary key. is_list: whether the body itself is
+    the list of records. asked_in: the location of parameters that the request does not have yet.
     """
 
     stream: str
@@ -92,17 +91,17 @@ class PageFacts:
     asked_in: str = "query"
 
     def location(self, parameter: str) -> str:
-        """Where a request has a parameter."""
+        """Return the location of a parameter in a request."""
         known = self.parameters.get(parameter)
         return self.asked_in if known is None else known.location
 
     def option(self, parameter: str) -> JsonObject:
-        """What puts a value into a parameter."""
+        """Return the request option that sets a parameter."""
         return parameter_option(parameter, self.location(parameter))
 
 
 def guess_paginator(pages: PageFacts) -> PaginatorGuess:
-    """The paginator that fits best; what the API says of the next page counts more than numbers."""
+    """Return the paginator that fits best; a next page named by the response takes precedence over numbers."""
     for kind in (_by_url, _by_token, _by_link, _by_number, _by_offset):
         if (paginator := kind(pages)) is not None:
             return paginator
@@ -114,7 +113,7 @@ def guess_paginator(pages: PageFacts) -> PaginatorGuess:
 
 
 def as_most_streams(paging: PaginatorGuess, pages: PageFacts, others: Iterable[PaginatorGuess]) -> PaginatorGuess:
-    """The paginator that most other streams have, for one with parameters of pages whose response says nothing."""
+    """Return most other streams' paginator, for a stream with page parameters but no hint in its response."""
     fitting = [each for each in others if each.component is not None and not (pages.is_list and _reads_body(each))]
     common = Counter(canonical(each.component) for each in fitting).most_common(1)
     if not paging.suspect or not common:
@@ -163,7 +162,7 @@ def _by_token(pages: PageFacts) -> PaginatorGuess | None:
         if not (plain(name) == "offset" and each.kinds & {"integer", "number"})
     }
     leaves = {plain(path[-1]) for path in pages.leaves}
-    # A position is where a feed stands, which says so again where it has nothing new.
+    # A feed repeats its position when it has nothing new, so a position is not a page token.
     own = [plain(name) for name in known if f"next{plain(name)}" in leaves and "position" not in words(name)]
     parameter = first_of(known, [*own, *_TOKENS])
     if parameter is None or (first_of(pages.parameters, [f"use{plain(parameter)}"]) and _integer(pages, _OFFSETS)):
@@ -187,9 +186,9 @@ def _by_token(pages: PageFacts) -> PaginatorGuess | None:
 
 
 def by_next_field(pages: PageFacts) -> Iterator[PaginatorGuess]:
-    """Paginators that give a field of the body which names the next page to a parameter that may ask for it.
+    """Yield paginators that send a field of the body that names the next page in a parameter that may request it.
 
-    First those that the request has, then what the field is called but for `next`, then usual ones.
+    First come parameters of the request, then the field's name without `next`, then common names.
     """
     named = (where for where in pages.leaves if plain(where[-1]) in _NEXT_TOKENS or words(where[-1])[:1] == ["next"])
     if (path := next(named, None)) is None:
@@ -237,9 +236,10 @@ def _by_offset(pages: PageFacts) -> PaginatorGuess | None:
 def counting(
     pages: PageFacts, strategy: JsonObject, parameter: str, second: int, *, what: str, why: str = _NAMES
 ) -> PaginatorGuess:
-    """Pages that end with one that is not full, where the size is documented, else with an empty one.
+    """Return a paginator that counts.
 
-    second: what asks for the second page.
+    It ends at a page that is not full if the size is documented, else at an empty one.
+    second: the value that requests the second page.
     """
     sized = _size(pages)
     size, number, documented = sized or ("", 0, False)
@@ -264,7 +264,7 @@ def counting(
 def following(
     pages: PageFacts, option: JsonObject, value: str, *, what: str, why: str, parameter: str = "", stop: str = ""
 ) -> PaginatorGuess:
-    """Pages that each response names. The largest page that is documented is asked for."""
+    """Return a paginator for pages that each response names. Requests the largest documented page size."""
     strategy: JsonObject = {"type": "CursorPagination", "cursor_value": expression(value)}
     if stop:
         strategy["stop_condition"] = stop
@@ -282,7 +282,7 @@ def following(
 
 
 def value_at(path: Sequence[str]) -> str:
-    """The expression of a value in the body that may be missing, or lie in something that is."""
+    """Return the expression of a value in the body; it tolerates that the value or an object around it is missing."""
     inner = "response"
     for name in path[:-1]:
         inner = f"({inner}.get({quoted(name)}) or {{}})"
@@ -294,7 +294,7 @@ def _path(pages: PageFacts, fits: Callable[[tuple[str, ...], Mapping[str, JsonVa
 
 
 def _integer(pages: PageFacts, known: Sequence[str]) -> str | None:
-    """The parameter of one of these names that takes a number."""
+    """Return the parameter that has one of these names and takes a number."""
     return first_of(_numeric(pages), known)
 
 
@@ -303,7 +303,7 @@ def _numeric(pages: PageFacts) -> Sequence[str]:
 
 
 def _size(pages: PageFacts) -> tuple[str, int, bool] | None:
-    """The parameter with the size of a page, its value, and whether the description says that it is good."""
+    """Return the page size parameter, its value, and whether the description confirms the value."""
     name = first_of(pages.parameters, SIZES)
     if name is None:
         return None

@@ -1,4 +1,4 @@
-"""Lists in a body that may be the one of its records, as their names, contents and places suggest."""
+"""Finds the lists in a body that may hold its records, judging by names, contents and places."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import unquote
@@ -12,21 +12,21 @@ _NAMES = (
     "value", "features", "objects", "documents", "docs", "hits", "resources", "elements", "content", "list", "nodes",
     "edges", "members", "collection",
 )  # fmt: skip
-"""What lists of records are called where they are not called as what they hold."""
+"""Usual names of lists of records that are not named after their records."""
 _OTHERS = frozenset({
     "links", "link", "errors", "error", "warnings", "warning", "messages", "facets", "facet", "columns", "fields",
     "schema", "headers", "sort", "sorts", "filters", "filter", "aggregations", "breadcrumbs", "meta", "metadata",
     "units", "crs", "bbox", "coordinates", "conformsto", "included",
 })  # fmt: skip
-"""What lists beside the records are called, or the last of their words."""
+"""Names, or last words of names, of lists that accompany the records."""
 
 
 def record_lists(body: JsonValue, path: str) -> Mapping[tuple[str, ...], Sequence[JsonValue]]:
-    """The lists of a body that may be of its records, by the names that lead to them, the likeliest first.
+    """Return the lists of a body that may hold its records, by path, the likeliest first.
 
-    A list that is called as the end of the request's path is the likeliest, then one of a usual name, then one of
-    objects before others, one that lies less deep, and the longest. One that is called as what stands beside records,
-    such as `links`, is none; and there is none in an object that the path names by its id.
+    The order is: a list named like the end of the request's path, then a list with a usual name; among these, lists of
+    objects before others, less deep ones before deeper ones, longer ones before shorter ones. Lists named like
+    companions of records, such as `links`, are excluded, and so are all lists of an object whose id ends the path.
     """
     end = unquote(path.rsplit("/", 1)[-1].partition(".")[0])
     if isinstance(body, Mapping) and end and str(body.get("id")) == end:
@@ -34,7 +34,7 @@ def record_lists(body: JsonValue, path: str) -> Mapping[tuple[str, ...], Sequenc
     lists, own = dict(_lists(body, ())), {plain(end), "".join(singular(end))} - {""}
 
     def kind(keys: tuple[str, ...]) -> int:
-        """How likely a name is, the likeliest first."""
+        """Rate a name, the likeliest lowest."""
         if not keys or {plain(keys[-1]), "".join(singular(keys[-1]))} & own:
             return 0
         name, last = plain(keys[-1]), "".join(words(keys[-1])[-1:])
@@ -48,7 +48,7 @@ def record_lists(body: JsonValue, path: str) -> Mapping[tuple[str, ...], Sequenc
 
 
 def problem_of(records: Sequence[JsonValue]) -> str:
-    """Why a list is none of records; empty: it is one."""
+    """Return why a list cannot hold records; empty if it can."""
     if not records:
         return "empty, expected records: send a request that brings some, without filters"
     if not as_object(records[0]):

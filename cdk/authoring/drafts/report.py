@@ -1,4 +1,4 @@
-"""What is said of a draft: its streams, all that was guessed, and what was left out, alike things together."""
+"""The report on a draft: everything that was guessed, and what was left out, with similar entries grouped."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -7,7 +7,7 @@ from cdk.base.wording import listed
 
 
 def report(draft: Draft, most: int | None = None) -> Iterator[str]:
-    """Lines of Markdown. most: names and paths of a list that are shown; all without it."""
+    """Yield lines of Markdown. most: the most names and paths of a list to show; None for all."""
     yield "## What was guessed"
     yield ""
     grouped: dict[tuple[str, str], tuple[Guess, list[str]]] = {}

@@ -1,4 +1,4 @@
-"""Cassettes: real traffic of a connector, recorded once, which later answers it without the network."""
+"""Cassettes: a connector's real traffic, recorded once and replayed later without the network."""
 
 from cdk.testing.cassettes.recording import record
 from cdk.testing.cassettes.replay import Cassette, Unrecorded

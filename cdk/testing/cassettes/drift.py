@@ -1,4 +1,4 @@
-"""Drift: how what an API answers now differs from what was recorded."""
+"""Drift: how an API's responses differ from those that were recorded."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from cdk.testing.cassettes.matching import Sent, recorded
 
 @dataclass
 class _Endpoint:
-    """What is known of a method and a path. fields: the types of each, by its path in the body."""
+    """The observed traffic of a method and path. fields: the types of each field, keyed by its path in the body."""
 
     requests: set[Sent] = field(default_factory=set)
     statuses: set[int] = field(default_factory=set)
@@ -21,7 +21,7 @@ class _Endpoint:
 
 
 def drift(before: Recording, now: Recording) -> list[str]:
-    """The differences of two recordings of one connector, by method and path: requests, statuses, fields, types."""
+    """Compare two recordings of a connector, by method and path: requests, statuses, fields and their types."""
     old, new = _endpoints(before.interactions), _endpoints(now.interactions)
     lines = []
     for name in sorted({*old, *new}):
@@ -37,7 +37,7 @@ def drift(before: Recording, now: Recording) -> list[str]:
 def _differences(old: _Endpoint, new: _Endpoint) -> Iterator[str]:
     if old.statuses != new.statuses:
         yield f"status {_listed(old.statuses)} recorded, {_listed(new.statuses)} now"
-    # A request that is sent again, as while a job runs, is one: how often depends on the time.
+    # Requests form a set, so repeats, as when polling a job, count once: their number depends on timing.
     if len(old.requests) != len(new.requests):
         yield f"{len(old.requests)} requests recorded, {len(new.requests)} now"
     for name in sorted({*old.fields, *new.fields}):

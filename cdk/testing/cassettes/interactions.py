@@ -1,8 +1,8 @@
-"""Interactions: requests and their responses, and the file that has them, which is vcrpy's.
+"""Interactions: requests and their responses, and the file that holds them, in vcrpy's format.
 
-vcrpy has the format, readable and known to other tools. Its own recorder is not used: it replaces the classes of
-`http.client` for the whole process, which the kit's pools of connections are not made of, compares a request with all
-that were recorded, and knows no secret but by its place.
+vcrpy's format is readable and known to other tools. Its recorder is not used: it replaces the classes of
+`http.client` for the whole process, which the kit's connection pools do not use; it compares a request with
+every recorded one; and it recognises secrets only by where they are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _KEY = "spark-cdk"
 
 @dataclass(frozen=True, slots=True)
 class Interaction:
-    """One request and its response. headers: those that the connector set. content: the body of the response."""
+    """A request and its response. headers: those that the connector set. content: the body of the response."""
 
     method: str
     url: str
@@ -31,16 +31,16 @@ class Interaction:
     content: bytes
 
     def response(self, request: Request) -> Response:
-        """The response, as one to `request`."""
+        """Return the recorded response as the response to `request`."""
         return Response(self.status, Headers(self.response_headers), self.content, request.full_url, request)
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a cassette holds.
+    """The content of a cassette.
 
-    config: the connector's, without its secrets. moment: what its clock said; None where vcrpy itself has recorded.
-    sample: how many records of a page it has at most, where these can be cut; None: all.
+    config: the connector's, without its secrets. moment: the time of the connector's clock; None if vcrpy itself
+    recorded. sample: the most records of a page, where pages can be shortened; None: all.
     """
 
     interactions: Sequence[Interaction]
@@ -50,14 +50,14 @@ class Recording:
 
 
 def load(path: Path) -> Recording:
-    """The recording in a file. Raises ConfigError: there is none, or it cannot be read."""
+    """Load the recording from a file. Raises ConfigError: when it is missing or cannot be read."""
     return _load(path, path.stat().st_mtime_ns if path.exists() else 0)
 
 
-# A suite plays a cassette hundreds of times.
+# Cached, because a suite replays a cassette hundreds of times.
 @lru_cache(maxsize=8)
 def _load(path: Path, _changed: int) -> Recording:
-    import yaml  # noqa: PLC0415 - as vcrpy, which brings it
+    import yaml  # noqa: PLC0415 - as vcrpy, of which it is a dependency
     from vcr.persisters.filesystem import CassetteNotFoundError, FilesystemPersister  # noqa: PLC0415 - takes 50 ms
     from vcr.serializers import yamlserializer  # noqa: PLC0415
 
@@ -77,7 +77,7 @@ def _load(path: Path, _changed: int) -> Recording:
 
 
 def save(path: Path, recording: Recording) -> None:
-    """Write a recording, from which all secrets are gone, to a file. Raises ConfigError: it cannot be written."""
+    """Write a recording, already free of secrets, to a file. Raises ConfigError: when the file cannot be written."""
     from vcr.persisters.filesystem import FilesystemPersister  # noqa: PLC0415 - see above
     from vcr.request import Request as Recorded  # noqa: PLC0415
     from vcr.serializers import yamlserializer  # noqa: PLC0415

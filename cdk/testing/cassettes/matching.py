@@ -1,4 +1,4 @@
-"""Which recorded request is the one that is sent, and which is the nearest to one that was never recorded."""
+"""Find the recorded request that equals a sent one, and the nearest one to a request that was never recorded."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -20,13 +20,13 @@ from cdk.testing.cassettes.interactions import Interaction
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
 _FORM = "application/x-www-form-urlencoded"
-# What says when and by which program a request was sent, or which try it is.
+# Headers that say when and by which program a request was sent, or which attempt it is.
 _VOLATILE = {"date", "x-amz-date", "user-agent", "x-request-id", "idempotency-key", "traceparent", "content-length"}
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What tells requests apart: neither their secrets, nor the order of parameters, nor how JSON is spaced."""
+    """What identifies a request: without its secrets, the order of its parameters and the whitespace of its JSON."""
 
     method: str
     host: str
@@ -40,7 +40,7 @@ class Sent:
         return f"{self.method} {self.host}{self.path}{'?' if query else ''}{query}"
 
     def differences(self, recorded: "Sent") -> Iterator[str]:
-        """How this request differs from a recorded one, for people."""
+        """Describe how this request differs from a recorded one, for people."""
         for what, mine, other in (
             ("method", self.method, recorded.method),
             ("host", self.host, recorded.host),
@@ -55,10 +55,10 @@ class Sent:
 
 
 def sent(request: Request, secrets: Secrets, ignored: Collection[str] = (), *, blank: bool = False) -> Sent:
-    """What tells a request from others. secrets: hidden wherever they are, besides the request's own.
+    """Return what identifies a request. secrets: masked wherever they occur, in addition to the request's own.
 
-    ignored: parameters and headers that are not compared, in lower case. blank: what is secret by its name alone is
-    taken for the secret that was recorded; it may as well be a page token, which tells pages apart.
+    ignored: parameters and headers that are not compared, in lower case. blank: treat values whose name alone suggests
+    a secret as the secret that was recorded. Such a value may as well be a page token, which tells pages apart.
     """
     names = {name.lower() for name in (*request.params, *request.headers, *dict(query_of(request.full_url)))}
     marked = {name for name in names if name in request.secret or surely_secret(name) or (blank and looks_secret(name))}
@@ -77,7 +77,7 @@ def sent(request: Request, secrets: Secrets, ignored: Collection[str] = (), *, b
 
 
 def recorded(interaction: Interaction, ignored: Collection[str] = ()) -> Sent:
-    """What tells a recorded request from others."""
+    """Return what identifies a recorded request."""
     return _sent(
         interaction.method,
         interaction.url,
@@ -90,7 +90,7 @@ def recorded(interaction: Interaction, ignored: Collection[str] = ()) -> Sent:
 
 
 def fits(request: Sent, known: Sent) -> bool:
-    """Whether a request is a recorded one but for what stands in place of a secret there."""
+    """Whether a request equals a recorded one except for the text that replaced secrets there."""
     mine, other = ([*each.params, *each.headers] for each in (request, known))
     names = [name for name, _ in mine] == [name for name, _ in other]
     texts = [(request.path, known.path), (request.body, known.body)]
@@ -105,7 +105,7 @@ def _hides(hidden: str, text: str) -> bool:
 
 
 def nearest(request: Sent, known: Iterable[Sent]) -> Sent | None:
-    """The recorded request that is most like another."""
+    """Return the recorded request most similar to `request`; None if there are none."""
     return max(known, key=lambda other: _likeness(request, other), default=None)
 
 
@@ -142,13 +142,13 @@ def _sent(
 
 
 def _form(body: bytes, mask: Callable[[str], str]) -> str:
-    """The fields of a form, decoded: what stands for a secret is spelled in another way where it is sent."""
+    """Return the fields of a form, decoded: the replacement of a secret is encoded differently in the form as sent."""
     fields = parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
     return "&".join(f"{name}={mask(value)}" for name, value in fields)
 
 
 def _body(body: bytes) -> str:
-    """A body as text: JSON in its one form, what is no text as its digest."""
+    """Return a body as text: JSON in canonical form, binary content as its digest."""
     try:
         return canonical(from_json(body)) if body[:1] in b"{[" and body else body.decode()
     except orjson.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""record: reads a connector once from its real source, then from its states, and keeps requests and responses."""
+"""record: reads a connector from its real source, then again from its states, and records the traffic."""
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -27,13 +27,13 @@ from cdk.testing.run import read
 from cdk.testing.simulation import MockClock, simulated
 
 RESUMES = 20
-"""From so many states of a stream it is read again, so that a read which was interrupted there can be replayed."""
+"""How many states of a stream are read from again, so that a read interrupted there can be replayed."""
 
 
 class Recorder:
-    """A transport that sends what it does not know yet, and keeps it; one request at a time.
+    """A transport that sends requests it has no recording of, and records them; one request at a time.
 
-    secrets: of the config. sends: what really sends.
+    secrets: of the config. sends: what sends the requests; by default the kit's real transport.
     """
 
     def __init__(self, secrets: Collection[str] = (), sends: Callable[[Request], Response] | None = None) -> None:
@@ -42,11 +42,11 @@ class Recorder:
         self._answers = Answers()
         self._known = False
         self.sent_last = False
-        """Whether the last response came from the source, and not from the recording."""
+        """Whether the last response came from the source rather than from the recording."""
         self.interactions: list[Interaction] = []
 
     def send(self, request: Request) -> Response:
-        """The response to `request`: the recorded one where there is one, or that of the source."""
+        """Return the response: inside `resuming` the recorded one, if any; otherwise that of the source."""
         known = self._answers.find(request, self._secrets) if self._known else None
         self.sent_last = known is None or self._fails_so_far(known)
         if known is not None and not self.sent_last:
@@ -66,14 +66,14 @@ class Recorder:
         return interaction.response(request)
 
     def _fails_so_far(self, interaction: Interaction) -> bool:
-        """Whether it is the last answer to a request, and no other than to try again: then the next try is sent."""
+        """Whether this is the last response recorded for its request and asks to retry: then the retry is sent."""
         if interaction.status != HTTPStatus.TOO_MANY_REQUESTS and interaction.status < HTTPStatus.INTERNAL_SERVER_ERROR:
             return False
         return any(interaction is answers[-1] for answers in self._answers.known.values())
 
     @contextmanager
     def resuming(self) -> Iterator[None]:
-        """Answer what was asked before from the recording meanwhile, from its beginning."""
+        """Answer requests that were recorded before from the recording, from its start, inside the block."""
         self._answers.rewind()
         self._known = True
         try:
@@ -82,7 +82,7 @@ class Recorder:
             self._known = False
 
     def recording(self, config: Mapping[str, JsonValue], moment: datetime) -> Recording:
-        """What was recorded, without the secrets. Raises FatalError: one is in a body that is no text."""
+        """Return the recording without secrets. Raises FatalError: when a body that is not text holds one."""
         scrubbed = [self._scrubber.scrubbed(interaction) for interaction in self.interactions]
         masked = self._scrubber.config(dict(config))
         assert isinstance(masked, Mapping)
@@ -90,14 +90,14 @@ class Recorder:
 
 
 class RecordingClock(MockClock):
-    """A clock that stands still but for waits, which take their time where the source asks for them.
+    """A clock that stands still except for waits; after a response of the source they also take real time.
 
-    What is answered from the recording waits for nobody. A source that said "too soon" a few times while it was read
-    would otherwise have each of the reads from its states wait as long.
+    After a recorded response no real wait is needed: a source that answered "too soon" a few times during the read
+    would otherwise make each of the reads from its states wait as long.
     """
 
     def __init__(self, now: datetime, recorder: Recorder, wait: Callable[[float], object] | None = None) -> None:
-        """wait: lets time pass outside; default: waits so long."""
+        """wait: lets real time pass; by default blocks for that many seconds."""
         super().__init__(now)
         self._recorder, self._wait = recorder, wait or threading.Event().wait
 
@@ -116,14 +116,13 @@ def record(
     sample: int | None = None,
     sends: Callable[[Request], Response] | None = None,
 ) -> Recording:
-    """Read streams from their source, and from their states, and give what was asked and answered, without secrets.
+    """Read streams from their source, and again from their states; return all requests and responses, without secrets.
 
-    config: as people write it. streams: by name; all where none is named. resumes: from how many states of
-    a stream, the last one included, it is read again; then it is checked, as `check` does; only what was not asked
-    before is sent then. sample: how many
-    records of a page are kept, where the pages that are asked for do not hang on it. The clock stands at the second in
-    which this begins.
-    Raises what reading raises; CatalogError: there is no such stream; ConfigError: the config does not fit.
+    config: as the user writes it. streams: names; empty for all. resumes: from how many states of a stream, the last
+    one included, to read it again; afterwards the connection is checked, as `check` does. All these send only requests
+    that are not recorded yet. sample: how many records of a page to keep, where later requests do not depend on the
+    others. The clock stands at the second in which the recording starts, except for waits.
+    Raises what reading raises; CatalogError: when there is no such stream; ConfigError: when the config is invalid.
     """
     reads = _Reads.of(source, config, streams, resumes)
     recorder = Recorder(reads.secrets, sends)
@@ -143,21 +142,21 @@ def without_resumes(
     streams: Sequence[str] = (),
     sample: int | None = None,
 ) -> Recording:
-    """What `record` without resumes would have recorded of these streams; all where they cannot be replayed.
+    """Return what `record` without resumes would have recorded of these streams; everything if they cannot be replayed.
 
-    config: as people write it, of any secrets. sample: as for `record`. Raises ConfigError: it does not fit.
+    config: as the user writes it, with any secrets. sample: as for `record`. Raises ConfigError: when it is invalid.
     """
     reads = _Reads.of(source, config, streams, 0)
     requested = reads.requested(recording)
     if requested is None:
         return recording
     fewer = replace(recording, interactions=[each for each in recording.interactions if recorded(each) in requested])
-    # What resumed reads need whole, these may not.
+    # Lists that resumed reads need in full may be shortened without those reads.
     return fewer if sample is None else reads.sample(fewer, sample)
 
 
 class _Reads(NamedTuple):
-    """The reads and the check that are recorded. prepared: the config as the source has it."""
+    """The reads and the check that are recorded. prepared: the config as the source receives it."""
 
     source: Source
     config: Mapping[str, JsonValue]
@@ -167,34 +166,34 @@ class _Reads(NamedTuple):
 
     @staticmethod
     def of(source: Source, config: Mapping[str, JsonValue], streams: Sequence[str], resumes: int) -> "_Reads":
-        """Those of a config as people write it. Raises ConfigError: it does not fit."""
+        """Return the reads for a config as the user writes it. Raises ConfigError: when it is invalid."""
         return _Reads(source, config, prepared_config(config, source, "config", Secrets()), streams, resumes)
 
     @property
     def secrets(self) -> Collection[str]:
-        """The secret texts of the config."""
+        """The secret values of the config, as written and as prepared."""
         schema = self.source.config_schema
         return {text for form in (self.config, self.prepared) for text in secret_values(schema, form)}
 
     def run(self, resuming: Callable[[], AbstractContextManager[None]]) -> None:
-        """Read each stream, from its states too, and check. resuming: what these further reads run in."""
+        """Read each stream, also from its states, and check. resuming: the context in which these further reads run."""
         for name in self.streams or [stream.name for stream in self.source.open(self.prepared)]:
             _read(self.source, self.config, name, self.resumes, resuming)
         with resuming():
             self.source.check(self.prepared)
 
     def requested(self, recording: Recording) -> Collection[Sent] | None:
-        """What they ask for where a recording answers; None: what is not there."""
+        """Return the requests that the reads send to a recording; None if it lacks a response."""
         cassette = Cassette(recording, secrets=self.secrets)
         try:
             with cassette.playing():
                 self.run(cassette.playing)
-        except Exception:  # noqa: BLE001 - a connector's own code, which may stumble over what is not there
+        except Exception:  # noqa: BLE001 - a connector's own code, which may fail in any way when a response is missing
             return None
         return cassette.answers.requested
 
     def sample(self, recording: Recording, keep: int) -> Recording:
-        """The recording with at most so many records of each page; see `sampled`."""
+        """Return the recording with at most `keep` records of each page; see `sampled`."""
 
         def requested(fewer: Sequence[Interaction]) -> Collection[Sent] | None:
             return self.requested(replace(recording, interactions=fewer))
@@ -209,7 +208,7 @@ def _read(
     resumes: int,
     resuming: Callable[[], AbstractContextManager[None]],
 ) -> None:
-    """Read a stream from its start and from some of its states. Raises what stopped it."""
+    """Read a stream from its start and from some of its states. Raises the error that ended a read."""
     for state in _spread(_states(source, config, name), resumes):
         with resuming():
             _states(source, config, name, state)
@@ -218,7 +217,7 @@ def _read(
 def _states(
     source: Source, config: Mapping[str, JsonValue], name: str, *state: AirbyteStateMessage
 ) -> Sequence[AirbyteStateMessage]:
-    """Read a stream to its end, from a state; the states of all places where it could resume."""
+    """Read a stream to its end, from its start or a state; return the states of all places where it could resume."""
     run = read(source, name, config=config, state=state, every_state=True)
     if run.error is not None:
         raise run.error
@@ -230,7 +229,7 @@ def _answer(interaction: Interaction) -> Interaction:
 
 
 def _spread(states: Sequence[AirbyteStateMessage], most: int) -> Sequence[AirbyteStateMessage]:
-    """At most so many of some states, evenly, the last one among them."""
+    """Return at most `most` of the states, evenly spread, the last one among them."""
     if len(states) <= most:
         return states
     return [states[-1 - number * len(states) // most] for number in range(most)]
@@ -241,11 +240,12 @@ def sampled(
     keep: int,
     requested: Callable[[Sequence[Interaction]], Collection[Sent] | None],
 ) -> Sequence[Interaction]:
-    """The interactions with at most `keep` objects in each list, the last one among them.
+    """Return the interactions with at most `keep` objects in each list, the last one among them.
 
-    A path whose pages hang on what would be cut, such as pages that are counted or begin after a record, stays as it
-    is. What is only asked because of records that are cut, such as the children of a parent, goes with them.
-    requested: what a read from these interactions asks for; None where it asks for what is not there.
+    A path stays unchanged if its later pages depend on records that would be removed, for example where a page is
+    requested by a count of records or by the last record before it. Requests that exist only because of removed
+    records, such as those for the children of a parent, are removed too.
+    requested: returns the requests of a read from these interactions; None when that read lacks a response.
     """
     result, done = list(interactions), set[str]()
     while fresh := [path for interaction in result if (path := _path(interaction)) not in done]:
@@ -256,7 +256,7 @@ def sampled(
         if requests is None:
             continue
         reachable = [interaction for interaction in fewer if recorded(interaction) in requests]
-        # Of a path that is read at all, all pages are.
+        # All pages of the shortened path must still be requested.
         if all(recorded(interaction) in requests for interaction in fewer if _path(interaction) == path):
             result = reachable
     return result

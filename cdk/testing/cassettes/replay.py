@@ -17,13 +17,13 @@ from cdk.testing.simulation import MockClock, simulated
 
 
 class Unrecorded(FatalError):
-    """A request that the cassette has no response to."""
+    """Raised for a request that the cassette has no response to."""
 
 
 class Answers:
-    """Recorded responses by their request. Safe to use from several threads.
+    """Recorded responses by request. Safe to use from several threads.
 
-    What was answered differently later is so again: in order, the last one for good.
+    Several responses to the same request are returned in order; the last one repeats.
     ignored: parameters and headers that are not compared, in lower case.
     """
 
@@ -37,19 +37,19 @@ class Answers:
             self.add(recorded(interaction, ignored), interaction)
 
     def add(self, request: Sent, interaction: Interaction) -> None:
-        """Have `one` be the last answer to a request."""
+        """Append a response to those of a request."""
         self.known.setdefault(request, []).append(interaction)
 
     def rewind(self) -> None:
-        """Answer from the beginning again."""
+        """Start again from the first response of each request."""
         self._turns.clear()
 
     def find(self, request: Request, secrets: Secrets) -> Interaction | None:
-        """The next response to a request; None: there is none."""
+        """Return the next response to a request; None if there is none."""
         keys = [sent(request, secrets, self.ignored, blank=blank) for blank in (False, True)]
         if (key := next((key for key in keys if key in self.known), None)) is not None:
             return self._next(key)
-        # With a config of its own a secret is sent that nobody has marked in the request.
+        # When the config is not the recorded one, the request may carry a secret that it does not mark as one.
         fitting = [known for known in self.known if fits(keys[0], known)]
         return self._next(fitting[0]) if len(fitting) == 1 else None
 
@@ -62,13 +62,13 @@ class Answers:
 
 
 class Cassette(Offline):
-    """A transport that answers from a recording, in the order in which it was recorded, and sends nothing.
+    """A transport that answers from a recording, in the recorded order, and sends nothing.
 
-    source: the file that `spark-cdk record` wrote, one of vcrpy's does as well; or a recording. secrets: of the config
-    that is read with, where they are other than the recorded config's. ignore: parameters and headers that are not
-    compared, such as one that holds a random number. alone: connections that do not go through the kit are refused
-    while it plays. Travels to other processes, where it answers from the beginning.
-    Raises ConfigError: there is no cassette in the file.
+    source: a file written by `spark-cdk record` or by vcrpy, or a recording. secrets: of the config used for reading,
+    if they differ from those of the recorded config. ignore: parameters and headers that are not compared, such as one
+    with a random number. alone: refuse connections that bypass the kit while the cassette plays. Picklable: in another
+    process it starts from the first responses.
+    Raises ConfigError: when the file holds no cassette.
     """
 
     def __init__(
@@ -97,23 +97,23 @@ class Cassette(Offline):
 
     @property
     def config(self) -> Mapping[str, JsonValue]:
-        """The config that was recorded with, `****` in place of its secrets: it reads the cassette."""
+        """The recorded config, with `****` in place of secrets; a read with it can be answered from the cassette."""
         return self.recording.config
 
     @property
     def clock(self) -> MockClock:
-        """A clock that stands at the moment of the recording, as the windows of a cursor did; waits take no time."""
+        """A clock at the time of the recording, so that cursor windows are the same; waits take no time."""
         return MockClock(self.recording.moment)
 
     @contextmanager
     def playing(self) -> Iterator[None]:
-        """Answer all requests of this process meanwhile, at the time of the recording, from the first answer on."""
+        """Answer all requests of this process inside the block, from the first response on, at the recording's time."""
         self.answers.rewind()
         with simulated(self, self.clock):
             yield
 
     def send(self, request: Request) -> Response:
-        """The recorded response to `request`. Raises Unrecorded, with the nearest request that was recorded."""
+        """Return the recorded response. Raises Unrecorded: when it is missing; names the nearest recorded request."""
         interaction = self.answers.find(request, self._secrets)
         if interaction is None:
             raise self._missing(request)

@@ -1,4 +1,4 @@
-"""Scrubbing: what a recording says of secrets is taken out before it becomes a file, however it is encoded."""
+"""Scrubbing: removes secrets, however they are encoded, from a recording before it is written to a file."""
 
 import gzip
 import re
@@ -21,25 +21,25 @@ from cdk.rest.http.messages import query_of
 from cdk.testing.cassettes.interactions import Interaction
 
 _SHORTEST_LEARNED = 12
-"""Shorter values of a field called `password` may be words, such as `changed`."""
+"""Shorter values of a field such as `password` may be ordinary words, such as `changed`."""
 _SHORTEST_LOGIN = 8
-"""Shorter texts in what answers a login are such as `Bearer`."""
+"""Shorter strings in the response to a login are words such as `Bearer`."""
 _NO_SECRETS = {"true", "false", "null", "none"}
 _DEEPEST = 3
-"""How many encodings are undone, one inside the other."""
+"""How many nested encodings are decoded."""
 
 _ENCODED = re.compile(r"[A-Za-z0-9+/_\-]{16,}={0,2}")
 _FIELD = re.compile(r'(")([\w.\-]+)"(\s*:\s*)"((?:[^"\\\n]|\\.)*)"')
 _ESCAPED_FIELD = re.compile(r'(\\+")([\w.\-]+)\1(\s*:\s*)\1([^\n]*?)(?<!\\)\1')
-"""In JSON that is a text of other JSON; its own quotes have more backslashes."""
+"""A field in JSON that is a string inside other JSON; quotes inside its value have more backslashes."""
 _PARAMETER = re.compile(r"(?:(?<=[?&;])|^)((?:amp;)?[\w.\-]+)=([^&\s\"'<>\\]+)")
 _GZIP = b"\x1f\x8b"
 _DROPPED = {"content-encoding", "content-length", "transfer-encoding", "connection", "keep-alive"}
-"""Of responses: what is no longer true of a body that was unpacked, and of a connection that is closed."""
+"""Response headers that no longer hold: the body was decompressed, and the connection is closed."""
 
 
 class Scrubber:
-    """Learns the secrets of requests and responses, and takes them out of all of them.
+    """Learns the secrets of requests and responses, and removes them from all of them.
 
     secrets: of the config.
     """
@@ -50,9 +50,9 @@ class Scrubber:
         self._logins: set[int] = set()
 
     def learn(self, request: Request, interaction: Interaction) -> None:
-        """Take note of the secrets of a request, and of those that its response brings."""
+        """Remember the secrets of a request, and those that its response introduces."""
         named = {**request.params, **dict(query_of(request.url))}
-        # A parameter `token` whose value an API has given is that of a page.
+        # A parameter `token` whose value came from an earlier response is a page token, not a secret.
         unmarked = {str(value) for name, value in named.items() if name.lower() not in request.secret}
         tokens = {value for value in unmarked if self._came_from_the_api(value)}
         body = _text(request.body or b"")
@@ -64,7 +64,7 @@ class Scrubber:
         if login:
             self._logins.add(id(interaction))
         else:
-            # A token that is in a link is escaped there.
+            # Unquoted, because a token inside a link is percent-encoded.
             headers = (value for name, value in interaction.response_headers.items() if not looks_secret(name))
             self._seen.append(unquote("\n".join([*headers, _text(interaction.content)])))
         for match in _FIELD.finditer(_text(interaction.content)):
@@ -72,7 +72,7 @@ class Scrubber:
                 self._secrets.add(match[4])
 
     def _came_from_the_api(self, value: str) -> bool:
-        """Whether a response that is none to a login holds a value."""
+        """Whether a response contains the value, not counting responses to logins."""
         return any(value in text for text in self._seen)
 
     def _add(self, values: Iterable[str]) -> None:
@@ -80,7 +80,7 @@ class Scrubber:
         self._secrets.add(*(value for value in values if len(value) >= SHORTEST and value.lower() not in known))
 
     def scrubbed(self, interaction: Interaction) -> Interaction:
-        """The interaction without secrets. Raises FatalError: they are in a body that is no text."""
+        """Return the interaction without secrets. Raises FatalError: when a body that is not text holds one."""
         login = id(interaction) in self._logins
         return replace(
             interaction,
@@ -96,7 +96,7 @@ class Scrubber:
         )
 
     def config(self, config: JsonValue) -> JsonValue:
-        """A config with `****` in place of its secrets."""
+        """Return a config with `****` in place of its secrets."""
         match config:
             case Mapping():
                 return {name: self.config(value) for name, value in config.items()}
@@ -109,15 +109,15 @@ class Scrubber:
                 return config if text == str(config) else text
 
     def text(self, text: str) -> str:
-        """A text without the secrets, as such, escaped, or inside of encoded texts."""
-        # Whole encoded texts first: what is cut out of one leaves a rest that decodes to something else.
+        """Return a text without the secrets: plain, escaped, or inside encoded runs."""
+        # Encoded runs first: masking part of a run would leave a rest that decodes to something else.
         text = _ENCODED.sub(lambda run: HIDDEN if self._encodes(run[0]) else run[0], text)
         text = _FIELD.sub(_field, _ESCAPED_FIELD.sub(_field, self._secrets.mask(text)))
         return _PARAMETER.sub(_parameter, text)
 
     def _encodes(self, run: str, depth: int = 1) -> bool:
-        """Whether an encoded text holds a secret."""
-        # It may begin inside a longer run of letters.
+        """Whether an encoded run holds a secret, also inside nested encodings."""
+        # The encoded text may start inside a longer run of letters.
         texts = {_text(_decoded(run[shift:])) for shift in range(4)}
         if any(map(self._secrets.holds, texts)):
             return True
@@ -139,13 +139,13 @@ class Scrubber:
             return body
         scrubbed = _login(self.text(text)) if login else self.text(text)
         if scrubbed != text and _is_json(text) and not _is_json(scrubbed):
-            # A number is a secret's text: outside of quotes `****` is no JSON, and replay would find no records in it.
+            # A number equals a secret: an unquoted `****` is not JSON, and replay would find no records in it.
             scrubbed = to_json(self._value(from_json(text))).decode()
             scrubbed = _login(scrubbed) if login else scrubbed
         return scrubbed.encode()
 
     def _value(self, value: JsonValue, name: str = "") -> JsonValue:
-        """A value of JSON without secrets. name: of the field that has it."""
+        """Return a JSON value without secrets. name: of the field that holds it."""
         match value:
             case Mapping():
                 return {self.text(name): self._value(inner, name) for name, inner in value.items()}
@@ -185,14 +185,14 @@ def _parameter(match: re.Match[str]) -> str:
 
 
 def _login(text: str) -> str:
-    """What answered a login, without any text that may be a secret."""
+    """Return the response to a login without any string that may be a secret."""
     try:
         body = from_json(text)
     except orjson.JSONDecodeError:
         return text
     lists = [value for value in body.values() if isinstance(value, list)] if isinstance(body, Mapping) else [[{}]]
     if any(isinstance(item, Mapping) for value in lists for item in value):
-        # Records, which an API gives to those who log in with each request.
+        # These are records: the API expects a login in each request.
         return text
     return orjson.dumps(_without_texts(body)).decode()
 
@@ -217,7 +217,7 @@ def _is_timestamp(text: str) -> bool:
 
 
 def _decoded(run: str) -> bytes:
-    """What base64 of either alphabet stands for; nothing where it is none."""
+    """Decode base64 of either alphabet; empty if it is not base64."""
     text = run.rstrip("=").replace("+", "-").replace("/", "_")
     try:
         return _unpacked(urlsafe_b64decode(text + "=" * (-len(text) % 4)))

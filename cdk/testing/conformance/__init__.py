@@ -1,1 +1,1 @@
-"""What every connector must do, as tests that a connector inherits."""
+"""The conformance suite: tests that a connector inherits, of what every connector must do."""

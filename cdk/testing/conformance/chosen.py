@@ -1,4 +1,4 @@
-"""The suite for the connector that `pytest --connector` names; the plugin has it collected."""
+"""The suite for the connector named by `pytest --connector`; the plugin adds this module to the collected tests."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -18,16 +18,16 @@ from cdk.testing.run import connector
 
 
 class TestConnector(ConnectorSuite):
-    """What every connector must do."""
+    """The conformance suite for the chosen connector."""
 
     source: ClassVar[Source]
     config: ClassVar[Mapping[str, FieldValue]]
 
 
 def choose(name: str, path: str | None, cassette: str | None) -> None:
-    """Set the connector, the config in a file, and the cassette that answers in place of the network.
+    """Set the connector, its config file, and the cassette that replaces the network.
 
-    name: a module, a `.py` file or a manifest. Raises UsageError: there is none, or the config is none.
+    name: a module, a `.py` file or a manifest. Raises UsageError: when the connector is missing or the config invalid.
     """
     try:
         file = Path(path or "")
@@ -41,6 +41,6 @@ def choose(name: str, path: str | None, cassette: str | None) -> None:
 
 
 def read_on_spark() -> None:
-    """Have tasks on Spark read the connector, too."""
+    """Add the test that reads the connector in tasks on Spark."""
     test = SparkConnectorSuite.test_tasks_on_spark_bring_the_same
     setattr(TestConnector, test.__name__, test)

@@ -1,4 +1,4 @@
-"""What the commands of a connector say in the end: statuses, exit codes, errors, and never a secret."""
+"""Checks of a connector's commands: their statuses, exit codes and errors, and that they never write a secret."""
 
 from collections.abc import Iterable, Sequence
 from itertools import product
@@ -14,7 +14,7 @@ __tracebackhide__ = True  # see `cdk.testing.conformance.subject`
 
 
 def check_statuses(subject: SuiteSubject) -> None:
-    """Check that a read ends with exit code 0, and each stream with a state and COMPLETE."""
+    """Check that a read ends with exit code 0, and that each stream ends with a state and the status COMPLETE."""
     answer = subject.command("read")
     with subject.streams() as streams:
         names = list(streams)
@@ -38,11 +38,11 @@ def check_statuses(subject: SuiteSubject) -> None:
 
 
 def check_failures(subject: SuiteSubject) -> None:
-    """Check that a read whose API fails says so, wherever that happens, and that what is COMPLETE is complete."""
+    """Check that a read reports an API failure at any request, and that every COMPLETE stream has all its records."""
     first, reading = subject.first, Failing(subject.api(), healthy=None)
     subject.read(api=reading)
     points = product(sorted({0, reading.requests // 2, reading.requests - 1} - {-1}), (False, True))
-    # Behind a first page, as a rule: what it brought is covered by a state, and nothing more.
+    # Usually right after a first page: the state then covers the records of that page and nothing more.
     within = list(reading.retried_at.values())[len(reading.retried_at) // 2 :][:1]
     for healthy, empty in (*points, *((number, False) for number in within)):
         answer = subject.command("read", api=Failing(subject.api(), healthy=healthy, empty=empty))
@@ -75,7 +75,7 @@ def check_failures(subject: SuiteSubject) -> None:
 
 
 def _check_rest(subject: SuiteSubject, names: Iterable[str], failed: CommandResult, why: str) -> None:
-    """Check that a read from the last states of a failed one brings the rest."""
+    """Check that a read from the last states of a failed read returns the remaining records."""
     states = {m["state"]["stream"]["stream_descriptor"]["name"]: m["state"] for m in failed.of("STATE")}
     messages = [AirbyteStateMessage.model_validate(state) for state in states.values()]
     rest = subject.read(state=messages, why=f"a read after {why}")
@@ -85,10 +85,10 @@ def _check_rest(subject: SuiteSubject, names: Iterable[str], failed: CommandResu
 
 
 def check_secrets(subject: SuiteSubject) -> None:
-    """Check that no secret of config or requests is in a log, error, state or catalog, whatever the API answers."""
+    """Check that no log, error, state or catalog has a secret of the config or a request, whatever the API answers."""
     healthy = Failing(subject.api(), healthy=None)
     apis: list[tuple[Failing, str, Sequence[str]]] = [(healthy, "", ("spec", "check", "discover", "read"))]
-    # With 200, what the connector makes of such a body fails, in its own words.
+    # With status 200 the connector itself fails on such a body, and writes its own error message.
     for status in (401, 500, 200):
         why = f", with an API that answers {status} and repeats the request"
         apis += [(Failing(subject.api(), healthy=count, status=status), why, ("check", "read")) for count in (0, 1)]

@@ -1,4 +1,4 @@
-"""What a connector must do with its config: describe it, accept a good one, and answer a bad one."""
+"""Checks that a connector describes its config, accepts a valid one, and refuses an invalid one."""
 
 from collections.abc import Iterator, Mapping
 
@@ -15,11 +15,11 @@ from cdk.testing.conformance.subject import CommandResult, SuiteSubject
 __tracebackhide__ = True  # see `cdk.testing.conformance.subject`
 
 _WRONG: Mapping[str, FieldValue] = {"object": "text", "array": "text", "string": {"not": "a string"}, "boolean": "text"}
-"""A value of a wrong type, for each type; for numbers a string."""
+"""A value of a wrong type, for each JSON type; for numbers, a string is used."""
 
 
 def check_spec(subject: SuiteSubject) -> None:
-    """Check the config's schema, that it marks secrets, and that the config of the suite fits it."""
+    """Check that the config's schema is valid and marks secrets, and that `spec` emits it."""
     schema = subject.source.config_schema
     where = f"{subject.name}.config_schema"
     try:
@@ -60,7 +60,7 @@ def check_spec(subject: SuiteSubject) -> None:
 
 
 def check_good_config(subject: SuiteSubject) -> None:
-    """Check that the config is accepted, and only while the API accepts the credentials and can be reached."""
+    """Check that `check` accepts the config, but only while the API can be reached and accepts the credentials."""
     try:
         prepared_config(subject.config, subject.source, "config", Secrets())
     except CdkError as error:
@@ -97,9 +97,9 @@ def check_good_config(subject: SuiteSubject) -> None:
 
 
 def check_bad_configs(subject: SuiteSubject, bad_configs: list[Mapping[str, FieldValue]]) -> None:
-    """Check that configs which lack something, or have it in a wrong type, are refused by the name of the property.
+    """Check that configs with a missing property, or one of a wrong type, are refused with the property's name.
 
-    bad_configs: others that must be refused.
+    bad_configs: further configs that must be refused.
     """
     for name, config in _broken(subject.source.config_schema, subject.config):
         answer = subject.command("check", config=config)
@@ -153,7 +153,7 @@ def _message(answer: CommandResult) -> str:
 
 
 def _broken(schema: JsonSchema, config: Mapping[str, FieldValue]) -> Iterator[tuple[str, Mapping[str, FieldValue]]]:
-    """Configs of which one property is missing or has a wrong type, each with its name."""
+    """Yield configs in which one property is missing or has a wrong type, each with the property's name."""
     properties = properties_of(schema)
     for name in map(str, as_list(schema.get("required"))):
         if "default" not in as_object(properties.get(name)):
@@ -165,7 +165,7 @@ def _broken(schema: JsonSchema, config: Mapping[str, FieldValue]) -> Iterator[tu
 
 
 def _objects(schema: JsonSchema, path: str = "") -> Iterator[tuple[str, JsonSchema]]:
-    """The schema, and those of the objects in it, each with its path."""
+    """Yield the schema and the schemas of the objects in it, each with its path."""
     yield path, schema
     for name, rule in properties_of(schema).items():
         yield from _objects(as_object(rule), f"{path}.properties.{name}")

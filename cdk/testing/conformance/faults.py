@@ -1,4 +1,4 @@
-"""Transports between a connector under test and its API, that look on or fail on purpose."""
+"""Transports between a connector under test and its API, which observe requests or fail on purpose."""
 
 import threading
 
@@ -6,26 +6,26 @@ from cdk.base.values import from_json, to_json
 from cdk.rest import Headers, Request, RequestsTransport, Response, Transport
 
 _TOGETHER = 0.02
-"""Seconds that a request waits for another one beside it."""
+"""Seconds that a request waits for a concurrent one."""
 
 
 class Network:
-    """The network itself, below what is simulated."""
+    """The real network, beneath any simulation."""
 
     def __init__(self) -> None:
         self._transport = RequestsTransport()
 
     def send(self, request: Request) -> Response:
-        """Send `request` as it is."""
+        """Send `request` unchanged."""
         return self._transport.send_once(request)
 
 
 class Failing:
-    """Answers requests from the one after `healthy` on with a status, and says in the body all that it was sent.
+    """Fails all requests after the first `healthy` ones with a status, and a body that repeats everything it was sent.
 
-    healthy: None: none fails. empty: the body is the page that was asked for, without its rows instead. requests: how
-    many came. retried_at: by URL that was requested twice in a row, how many requests came before the second. secrets:
-    those in their headers, such as access tokens; in parameters are page tokens, too.
+    healthy: None means that no request fails. empty: the body is instead the requested page without its rows. requests:
+    how many arrived. retried_at: for each URL requested twice in a row, how many requests preceded the second. secrets:
+    those in request headers, such as access tokens; parameters are not searched, since they also hold page tokens.
     """
 
     def __init__(self, api: Transport, *, healthy: int | None, status: int = 500, empty: bool = False) -> None:
@@ -37,7 +37,7 @@ class Failing:
         self.secrets: set[str] = set()
 
     def send(self, request: Request) -> Response:
-        """The API's response, or the failure."""
+        """Return the API's response, or the failure."""
         with self._counting:
             if request.url == self._last:
                 self.retried_at.setdefault(request.url, self.requests)
@@ -58,7 +58,7 @@ class Failing:
 
 
 def _without_rows(body: bytes) -> bytes:
-    """A body with its lists empty; one that is no JSON without anything."""
+    """Return a body with empty lists; an empty body if it is not JSON."""
     try:
         value = from_json(body)
     except ValueError:
@@ -69,13 +69,13 @@ def _without_rows(body: bytes) -> bytes:
 
 
 class Together:
-    """Lets requests wait a moment for each other, so that slices which are read at once really are."""
+    """Makes requests wait briefly for each other, so that slices that are read concurrently really overlap."""
 
     def __init__(self, api: Transport) -> None:
         self._api, self._meeting = api, threading.Barrier(2)
 
     def send(self, request: Request) -> Response:
-        """The API's response, after a meeting with another request or the end of the wait for one."""
+        """Return the API's response, once a second request has arrived or the wait for one has ended."""
         try:
             self._meeting.wait(_TOGETHER)
         except threading.BrokenBarrierError:

@@ -1,4 +1,4 @@
-"""Nonconforming: what a connector does wrong, in words that say what to do about it."""
+"""Nonconforming: the error that reports what a connector does wrong and how to correct it."""
 
 from collections.abc import Sequence
 
@@ -9,13 +9,13 @@ _SHOWN = 5
 
 
 class Nonconforming(AssertionError):
-    """A connector does something that no connector may."""
+    """Raised when a connector does something that no connector may do."""
 
     def __init__(self, problem: str, *, where: str, expected: str, advice: str) -> None:
-        """Build the text: what, where, expected, do."""
+        """Build the message from the problem, its place, what was expected and what to do."""
         super().__init__(f"{problem}\n  where:    {where}\n  expected: {expected}\n  do this:  {advice}")
 
 
 def listed_json(values: Sequence[JsonValue]) -> str:
-    """Some of the values, as JSON, and how many more there are."""
+    """Return the first few values as JSON, and how many more there are."""
     return listed(values, _SHOWN, lambda value: to_json(value).decode()[:200])

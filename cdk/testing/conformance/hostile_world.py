@@ -1,4 +1,4 @@
-"""HostileWorld: an API whose rows come before and during reads that break off, drawn at random by Hypothesis."""
+"""HostileWorld: an API that gains rows before and during reads, which are interrupted; Hypothesis draws the cases."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -22,13 +22,14 @@ from cdk.testing.simulation import MockClock
 
 @dataclass(frozen=True)
 class Round:
-    """Rows that come, and then a read.
+    """New rows, followed by a read.
 
-    hours: of each row that comes, how long after the one before; 0 is a tie, and one below 0 comes late, if the stream
-    looks so far back. meanwhile: how many of them come after the first request of the read. twice: the API gives its
-    last row twice. healthy: requests until the API fails; None: it does not. slices: how many are read at once.
-    skew: hours by which the reader's clock is ahead; behind, where it is below 0. order: of the rows that are there,
-    unless the read resumes another one: 0 as they were, 1 the other way round, 2 from the middle on.
+    hours: one entry for each new row: how long after the previous row it is dated; 0 is a tie, a negative number a row
+    that arrives late, which needs a stream that looks back that far. meanwhile: how many of these rows appear after the
+    first request of the read. twice: whether the API returns its last row twice. healthy: requests until the API fails;
+    None: it does not fail. slices: how many are read at once. skew: hours by which the reader's clock is ahead, or
+    behind if negative. order: the order of the existing rows, unless the read resumes an interrupted one: 0 unchanged,
+    1 reversed, 2 starting from the middle.
     """
 
     hours: Sequence[int]
@@ -41,18 +42,18 @@ class Round:
 
 
 class HostileWorld(ABC):
-    """Inherit it, say how an API serves rows, and have a test that no read and no resume ever loses one.
+    """A test that no read and no resume ever loses a row. Subclass it, and implement how the API serves rows.
 
-    Rows come with equal and growing values of the cursor, before a read and during it, and in another order; pages have
-    all sizes; the last row comes twice; clocks are ahead and behind; the API fails after any number of requests, and
-    the next read resumes. Once a read is complete, every row that was there when it began must have come, by then or
-    before; where the reader's clock was behind, in the next read at the latest.
+    Rows appear with equal and growing values of the cursor, before and during a read, and in changed order; pages have
+    all sizes; the last row is duplicated; clocks are ahead and behind; the API fails after any number of requests, and
+    the next read resumes. Once a read is complete, every row that existed when it started must have been read, by it or
+    by an earlier read; if the reader's clock was behind, at the latest by the next read.
 
-    source, config: as in `ConnectorSuite`. stream: the one that is read. examples: how many worlds.
-    begin: the present moment before the first row, which the stream has to ask for: not before its cursor starts.
-    ordered: the API sorts by the cursor, so rows keep their order.
-    late: how many hours the stream looks back, and so how late rows may come, less what the reader's clock is ahead.
-    Needs the package hypothesis.
+    source, config: as in `ConnectorSuite`. stream: the stream to read. examples: the number of worlds.
+    begin: the time before the first row. The stream must read rows from then on: not before the start of its cursor.
+    ordered: whether the API sorts by the cursor, so that rows keep their order.
+    late: how many hours the stream looks back, and so how late rows may be, less the hours by which the clock is ahead.
+    Requires the package hypothesis.
     """
 
     source: ClassVar[Connector]
@@ -65,14 +66,14 @@ class HostileWorld(ABC):
 
     @abstractmethod
     def row(self, number: int, moment: datetime) -> Record:
-        """Return a row with this number for its key, and this moment in the field of the cursor."""
+        """Return a row with `number` as its key and `moment` in its cursor field."""
 
     @abstractmethod
     def api(self, rows: Sequence[Record], page_size: int) -> Transport:
-        """Return an API that serves these rows, as they are when a request comes, such as `MockApi` with `serves`."""
+        """Return an API that serves `rows` as they are when a request arrives, such as `MockApi` with `serves`."""
 
     def test_no_row_is_lost_in_any_world(self) -> None:
-        # An import of cdk.testing does not need it.
+        # Imported here so that cdk.testing can be imported without hypothesis.
         from hypothesis import HealthCheck, given, settings  # noqa: PLC0415
         from hypothesis import strategies as st  # noqa: PLC0415
 
@@ -95,13 +96,13 @@ class HostileWorld(ABC):
         lose_nothing()
 
     def play(self, rounds: Sequence[Round], page_size: int) -> None:
-        """Have the rounds, one after the other. Raises Nonconforming: a row is lost, or a read fails for nothing."""
+        """Run the rounds in order. Raises Nonconforming: when a row is lost, or a read fails but the API did not."""
         rows: list[Record] = []
         dates: dict[str, datetime] = {}
         read_before: set[str] = set()
         state: Sequence[AirbyteStateMessage] = ()
         moment, complete = datetime.fromisoformat(self.begin), True
-        # A clock that is ahead has a read reach further than it knows; the look back is shorter by that.
+        # With a clock that is ahead, a read's window ends in the future, and its look-back is shorter by that much.
         latest, before = timedelta(hours=max(0, self.late - max(0, *(each.skew for each in rounds)))), moment
         source = connector(self.source)
         for number, each in enumerate(rounds, 1):
@@ -116,12 +117,13 @@ class HostileWorld(ABC):
                 dates[canonical(coming[-1])] = max(moment, at)
             during = coming[len(coming) - each.meanwhile :] if each.meanwhile else []
             rows += coming[: len(coming) - len(during)]
-            # A row that is there three times may be three pages in a row, at which any read of the kit ends.
+            # A row that exists three times can fill three pages in a row, and then any read of the kit ends.
             rows += rows[-1:] if rows and each.twice and rows.count(rows[-1]) == 1 else []
-            # A page token of an interrupted read would lead elsewhere among rows in another order.
+            # After an interrupted read the order stays, because its page token would point elsewhere among reordered
+            # rows.
             rows = _ordered(rows, each.order if complete else 0)
             now, before = present + timedelta(hours=each.skew), present
-            # Where the reader's clock stands at a row's very second, the end of a window may leave it to the next one.
+            # A row dated at exactly the reader's present may fall into the next read's window.
             visible = {text for text in map(canonical, rows) if dates[text] < now}
             api = _Growing(Failing(self.api(rows, page_size), healthy=each.healthy), rows, during)
             run = read(
@@ -143,7 +145,7 @@ class HostileWorld(ABC):
             self._judge(run, each, [*missing], f"read {number} of {len(rounds)}")
 
     def _check_reach(self, source: Source, api: Transport, now: datetime, missing: Mapping[str, datetime]) -> None:
-        """Raise Nonconforming: some rows do not lie where the stream reads at all. missing: their dates."""
+        """Raise Nonconforming: when rows lie outside of what the stream reads. missing: the rows and their dates."""
         with SuiteSubject(source, self.config, lambda: api, MockClock(now)).streams() as streams:
             cursor = streams[self.stream].cursor
             if not isinstance(cursor, DatetimeCursor):
@@ -179,24 +181,24 @@ class HostileWorld(ABC):
 
 
 def _ordered(rows: Sequence[Record], order: int) -> list[Record]:
-    """Rows in one of the orders of a `Round`."""
+    """Return the rows in the given `order` of a `Round`."""
     middle = len(rows) // 2
     return [list(rows), list(reversed(rows)), [*rows[middle:], *rows[:middle]]][order]
 
 
 class _Growing(Offline):
-    """An API that gets rows after its first request."""
+    """An API that gains rows after its first request."""
 
     def __init__(self, api: Transport, rows: list[Record], during: Sequence[Record]) -> None:
         self._api, self._rows, self._during = api, rows, list(during)
 
     def grow(self) -> None:
-        """Let the rows come, if they have not yet."""
+        """Add the rows, unless they were added before."""
         during, self._during = self._during, []
         self._rows += during
 
     def send(self, request: Request) -> Response:
-        """The API's response; the rows come after it."""
+        """Return the API's response, then add the rows."""
         try:
             return self._api.send(request)
         finally:

@@ -1,4 +1,4 @@
-"""What the records of a connector must be: what `discover` says, of their schema, with keys and cursors."""
+"""Checks of a connector's records: against `discover` and their schema, and their keys and cursors."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ __tracebackhide__ = True  # see `cdk.testing.conformance.subject`
 
 
 def check_discover(subject: SuiteSubject) -> None:
-    """Check that `discover` gives the same twice, with a name and a valid schema for each stream."""
+    """Check that `discover` returns the same catalog twice, with a unique name and a valid schema for each stream."""
     first, second = (subject.command("discover") for _ in range(2))
     if first.code or len(first.of("CATALOG")) != 1:
         raise Nonconforming(
@@ -57,7 +57,7 @@ def check_discover(subject: SuiteSubject) -> None:
 
 
 def check_declared(subject: SuiteSubject, may_be_empty: Sequence[str]) -> None:
-    """Check that every stream brings records, whose fields its schema declares, if it declares any."""
+    """Check that every stream has records, and that its schema, if it declares any fields, declares all of theirs."""
     with subject.streams() as streams:
         for name, stream in streams.items():
             records = subject.first.records_of(name)
@@ -77,7 +77,7 @@ def check_declared(subject: SuiteSubject, may_be_empty: Sequence[str]) -> None:
 
 
 def _empty(subject: SuiteSubject, stream: Stream) -> Nonconforming:
-    """What is wrong with a stream that brings no record; a cursor may begin after the suite's present."""
+    """Return the error for a stream without records; the start of its cursor may lie after the suite's present."""
     problem, advice = "", "give the suite's API some, or list the stream in `may_be_empty`"
     if stream.incremental and stream.checkpoint_reader(StreamState()).next() is None:
         problem = f": there is nothing to read before {subject.now():%Y-%m-%dT%H:%M:%SZ}, the present of the suite"
@@ -91,7 +91,7 @@ def _empty(subject: SuiteSubject, stream: Stream) -> Nonconforming:
 
 
 def check_warnings(subject: SuiteSubject, may_warn: Sequence[str]) -> None:
-    """Check that a first read warns of nothing, and that nothing comes behind pages which paginators count."""
+    """Check that a first read gives no warnings, and that no records follow the page taken for the last."""
     warnings = [text for text in subject.first.warnings if text.partition(":")[0] not in may_warn]
     with looking_behind():
         subject.read(why="a read that asks for what comes behind the last pages")
@@ -106,7 +106,7 @@ def check_warnings(subject: SuiteSubject, may_warn: Sequence[str]) -> None:
 
 
 def check_schema(subject: SuiteSubject) -> None:
-    """Check that every record fits its schema."""
+    """Check that every record conforms to the schema of its stream."""
     if errors := subject.first.schema_errors:
         raise Nonconforming(
             f"{len(errors)} values do not fit the schema:\n    " + "\n    ".join(errors[:5]),
@@ -117,7 +117,7 @@ def check_schema(subject: SuiteSubject) -> None:
 
 
 def check_keys(subject: SuiteSubject) -> None:
-    """Check that no two records of a stream have one key, and that none lacks it."""
+    """Check that every record of a stream has its primary key, and that no two records have the same."""
     with subject.streams() as streams:
         for name, stream in streams.items():
             paths = stream.key_paths
@@ -141,7 +141,7 @@ def check_keys(subject: SuiteSubject) -> None:
 
 
 def check_cursors(subject: SuiteSubject) -> None:
-    """Check that records have their cursor, and that the state goes up to the highest, and never back."""
+    """Check that all records have the cursor field; the state reaches its highest value and never goes back."""
     with subject.streams() as streams:
         for name, stream in streams.items():
             if stream.cursor_field is not None and subject.first.records_of(name):

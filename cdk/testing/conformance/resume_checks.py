@@ -1,4 +1,4 @@
-"""What becomes of records when a read is interrupted, repeated, cut into other windows, or done in threads."""
+"""Checks that records stay the same when a read is interrupted, repeated, windowed differently, or run in threads."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from cdk.testing.conformance.subject import SuiteSubject, Unanswered
 __tracebackhide__ = True  # see `cdk.testing.conformance.subject`
 
 _MOST_STATES = 200
-"""States of a stream that are resumed from; of more, so many at equal distances."""
+"""The number of states of a stream to resume from; if there are more, states at about equal distances are used."""
 
 
 def check_resume(subject: SuiteSubject) -> None:
-    """Check that from every state the rest is read: nothing is lost, and nothing comes that was not there."""
+    """Check that a read from any state returns the remaining records: none is lost, and none is new."""
     with subject.streams() as streams:
         names = list(streams)
     for name in names:
@@ -31,7 +31,7 @@ def check_resume(subject: SuiteSubject) -> None:
 
 
 def check_second_read(subject: SuiteSubject) -> None:
-    """Check that a read from the last states brings nothing that was not there, and leaves the same states."""
+    """Check that a read from the last states returns no new records and leaves the same states."""
     first = subject.first
     last = first.state_messages
     second = subject.read(state=last, why="a second read")
@@ -55,16 +55,16 @@ def check_second_read(subject: SuiteSubject) -> None:
 
 
 def check_windows(subject: SuiteSubject) -> None:
-    """Check that windows of other lengths bring the same records.
+    """Check that windows of other lengths return the same records.
 
-    A cassette, or a mock that knows certain windows only, has no response for these: such a stream passes.
+    A stream passes if its cassette, or a mock that knows only certain windows, has no response for these requests.
     """
     with subject.streams() as streams:
         cursors = {name: stream.cursor and stream.cursor.recut() for name, stream in streams.items()}
     for name, cursor in cursors.items():
         if cursor is None:
             continue
-        # Opened anew for each: a login is for the API that it was answered by.
+        # Opened again for each stream, because a login belongs to the API that answered it.
         with subject.streams() as streams:
             stream = copy(streams[name])
         stream.cursor = cursor
@@ -88,7 +88,7 @@ def check_windows(subject: SuiteSubject) -> None:
 
 
 def check_threads(subject: SuiteSubject) -> None:
-    """Check that slices which are read at once bring what they bring one after the other."""
+    """Check that slices read concurrently return the same records as slices read one after the other."""
     first = subject.first
     threaded = subject.read(api=Together(subject.api()), concurrency=4, why="a read of 4 slices at once")
     with subject.streams() as streams:
@@ -105,7 +105,7 @@ def check_threads(subject: SuiteSubject) -> None:
 
 
 def compare(first: Sequence[FieldValue], read: Sequence[FieldValue], name: str, why: str) -> None:
-    """Raise Nonconforming: records of a first read are lost, or came only now. why: what was read, in words."""
+    """Raise Nonconforming: when records of the first read are lost or new ones appear. why: what was read, in words."""
     lost = _texts(first).keys() - _texts(read).keys()
     if lost:
         raise Nonconforming(
@@ -129,7 +129,7 @@ def _raise_changed(name: str, fresh: list[str]) -> None:
 
 
 def _records_before_states(subject: SuiteSubject, name: str) -> list[list[FieldValue]]:
-    """For each state of a stream the records before it."""
+    """Return, for each state of a stream, the records before it."""
     befores: list[list[FieldValue]] = []
     records: list[FieldValue] = []
     for message in subject.first.messages:

@@ -1,4 +1,4 @@
-"""SuiteSubject: a connector under test, with all that it takes to run it again and again in the same world."""
+"""SuiteSubject: a connector under test, with what is needed to run it repeatedly under the same conditions."""
 
 import os
 import sys
@@ -27,71 +27,71 @@ from cdk.testing.run import read
 from cdk.testing.simulation import MockClock, simulated
 
 __tracebackhide__ = True
-"""What is wrong stands in the text of the error; pytest shows no lines of the suite besides."""
+"""The text of the error says what is wrong, so pytest does not show the code of the suite."""
 
 _STDOUT = 1
 _SHORT = 5
 
 
 class Unanswered(Nonconforming):
-    """A read sends a request that the cassette, or the mock API, has no response for."""
+    """Raised when a read sends a request that the cassette or the mock API has no response for."""
 
 
 @dataclass(frozen=True)
 class CommandResult:
-    """What a command of the connector's program gave: its exit code, its protocol messages, and all of its text."""
+    """The result of a connector's command: its exit code, its protocol messages, and all of its output."""
 
     code: int
     messages: list[FieldValue]
     text: str
 
     def of(self, kind: str) -> list[FieldValue]:
-        """The messages of a type."""
+        """Return the messages of a type."""
         return [message for message in self.messages if message["type"] == kind]
 
 
 @dataclass(frozen=True)
 class SuiteSubject:
-    """A connector, its config and its API. transport: makes the API anew. now: when all of its runs begin."""
+    """A connector, its config and its API. transport: creates the API afresh. now: the time at which all runs start."""
 
     source: Source
     config: Mapping[str, FieldValue]
     transport: Callable[[], Transport | None]
     now: MockClock = field(default_factory=lambda: MockClock(system_clock()))
     _first: list[ReadResult | str] = field(default_factory=list)
-    """The first read, or why it fails."""
+    """The result of the first read, or the reason for its failure."""
 
     @property
     def name(self) -> str:
         return self.source.name or type(self.source).__name__
 
     def secrets(self, others: Iterable[str] = ()) -> list[str]:
-        """The spellings of the config's secrets and of others, but for those so short that they are everywhere."""
+        """Return the spellings of the config's secrets and of `others`, without those too short to be searched for."""
         values = {*secret_values(self.source.config_schema, self.config), *others}
         return sorted({form for value in values if len(value) > _SHORT for form in spellings(value).values()})
 
     def api(self) -> Transport:
-        """The API, as it is before any request."""
+        """Return the API as it is before any request."""
         return self.transport() or Network()
 
     @contextmanager
     def world(self, api: Transport | None = None) -> Iterator[None]:
-        """Let what runs meanwhile have this API, and a clock of its own that begins now."""
+        """Run the block with this API and with a clock of its own that starts at `now`."""
         with simulated(api or self.api(), MockClock(self.now())):
             yield
 
     @contextmanager
     def streams(self) -> Iterator[Mapping[str, Stream]]:
-        """The streams by name, as a read opens them."""
+        """Yield the streams by name, opened as a read opens them."""
         with self.world():
             settings = prepared_config(self.config, self.source, "config", Secrets())
             yield {stream.name: stream for stream in self.source.open(settings)}
 
     @property
     def first(self) -> ReadResult:
-        """All streams, read one slice after the other, with every state.
+        """The result of reading all streams, one slice after the other, with every state.
 
-        Raises Nonconforming: that fails, which the first that asks says in full and all others in a line.
+        Raises Nonconforming: when the read fails; the first access has the full message, later ones a single line.
         """
         if not self._first:
             try:
@@ -111,7 +111,7 @@ class SuiteSubject:
                 return result
 
     def states_of(self, stream: str) -> list[AirbyteStateMessage]:
-        """Every state of a stream in the first read, as it comes back from a file."""
+        """Return every state of a stream in the first read, serialized and parsed as if it came from a file."""
         messages = [m["state"] for m in self.first.messages if m["type"] == "STATE"]
         states = [AirbyteStateMessage.model_validate(from_json(to_json(message))) for message in messages]
         return [state for state in states if state.stream and state.stream.stream_descriptor.name == stream]
@@ -125,10 +125,10 @@ class SuiteSubject:
         concurrency: int = 1,
         why: str = "a first read",
     ) -> ReadResult:
-        """Read streams: all of them, the one of a name, or one that was opened before.
+        """Read all streams, the stream with the given name, or a stream that was opened before.
 
-        why: what it is for, in words. Raises Nonconforming: the read fails; Unanswered where it does for want of a
-        recorded or mocked response.
+        why: the purpose of the read, for errors. Raises Nonconforming: when the read fails; Unanswered: when it fails
+        because a recorded or mocked response is missing.
         """
         source, name = (stream, stream.name) if isinstance(stream, Stream) else (self.source, stream)
         try:
@@ -159,8 +159,8 @@ class SuiteSubject:
     def command(
         self, name: str, *, config: Mapping[str, FieldValue] | None = None, api: Transport | None = None
     ) -> CommandResult:
-        """Run a command of the protocol as the program of the connector does, in this process."""
-        # The command line is above this package; the program of a connector calls it by this door.
+        """Run a protocol command in this process, as the connector's program does."""
+        # The command line is a layer above this package; `cdk.launch` is how a connector's program calls it.
         launch = import_module("cdk").launch
         with TemporaryDirectory() as folder, self.world(api):
             arguments, code = [name], 0
@@ -169,7 +169,7 @@ class SuiteSubject:
                 path.write_bytes(to_json(dict(self.config if config is None else config)))
                 arguments += ["--config", str(path)]
             if name == "read":
-                # Which request fails is then the same each time.
+                # With one slice at a time, the same request fails in each run.
                 arguments += ["--concurrency", "1"]
             with _standard_output() as lines, redirect_stderr(StringIO()) as errors:
                 try:
@@ -197,7 +197,7 @@ class SuiteSubject:
 
 @contextmanager
 def _standard_output() -> Iterator[list[str]]:
-    """Gather the lines that are written to standard output; they are there when the block ends."""
+    """Capture the lines written to standard output; the list is filled when the block ends."""
     lines: list[str] = []
     sys.stdout.flush()
     before = os.dup(_STDOUT)

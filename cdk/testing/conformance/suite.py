@@ -1,4 +1,4 @@
-"""ConnectorSuite: the tests that every connector passes, to be inherited."""
+"""ConnectorSuite: the tests that every connector must pass, to be inherited."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -28,7 +28,7 @@ __tracebackhide__ = True  # see `cdk.testing.conformance.subject`
 
 
 class ConnectorSuite:
-    """Inherit it, name a connector and a config, and get a test for each thing that every connector must do.
+    """The tests that every connector must pass. Subclass it, and name a connector and a config.
 
     class TestBlog(ConnectorSuite):
         source = Blog
@@ -37,13 +37,13 @@ class ConnectorSuite:
         def transport(self):
             return blog_api()
 
-    source: what `cdk.testing.read` takes: a Source, the path of a manifest, or what `--connector` takes.
-    config: one that works. bad_configs: some that `check` must refuse, besides those that are made from the spec.
-    now: the present moment of all reads, such as "2024-05-01T00:00:00Z"; default: that of the first test.
-    may_be_empty: streams that need not bring a record. may_warn: streams of which a first read may warn.
-    cassette: a file of `spark-cdk record` that answers in place of the network; it has a config and a moment, too.
+    source: what `cdk.testing.read` accepts: a Source, the path of a manifest, or a name for `--connector`.
+    config: a valid config. bad_configs: configs that `check` must refuse, in addition to those derived from the spec.
+    now: the present of all reads, such as "2024-05-01T00:00:00Z"; default: when the first test runs.
+    may_be_empty: streams that may have no records. may_warn: streams for which a first read may give warnings.
+    cassette: a file of `spark-cdk record` that replaces the network; by default its config and time are used, too.
 
-    Records are read many times: once from each state, and with an API that begins to fail somewhere.
+    Records are read many times: once from each state, and with an API that starts to fail at some request.
     """
 
     source: ClassVar[Connector]
@@ -60,12 +60,12 @@ class ConnectorSuite:
 
     @property
     def subject(self) -> SuiteSubject:
-        """The connector under test; one for all tests of the class, so that what they all need is read once."""
-        return _subject(type(self))  # type: ignore[arg-type] # mypy takes a class for its instance
+        """The connector under test, shared by all tests of the class, so that what they all need is read only once."""
+        return _subject(type(self))  # type: ignore[arg-type] # mypy mistakes the class for an instance
 
     @property
     def readable(self) -> SuiteSubject:
-        """The same, whose first read succeeds. Raises Nonconforming: it does not."""
+        """The subject, after its first read succeeded. Raises Nonconforming: when that read fails."""
         _ = self.subject.first
         return self.subject
 
@@ -122,7 +122,7 @@ class ConnectorSuite:
 
 
 class SparkConnectorSuite(ConnectorSuite):
-    """The same tests, and one that starts a Spark of this machine, which needs a Java: some seconds more."""
+    """The same tests, and one that starts a local Spark, which needs Java and takes some seconds."""
 
     def test_tasks_on_spark_bring_the_same(self) -> None:
         check_spark(self.readable)

@@ -1,4 +1,4 @@
-"""What a sync writes, be it read in this process or by tasks on Spark."""
+"""Checks of what a sync writes, whether this process or tasks on Spark read the slices."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ _SPARK = {"start": "always", "master": "local[2]"}
 
 
 def check_sync(subject: SuiteSubject) -> None:
-    """Check that a sync, in this process, writes each record of a read once into the stream's table."""
+    """Check that a sync in this process writes each record of a read exactly once to the stream's table."""
     with TemporaryDirectory() as folder, subject.streams() as streams:
         _sync(subject, streams, folder)
         written = rows(Path(folder))
@@ -42,9 +42,9 @@ def check_sync(subject: SuiteSubject) -> None:
 
 
 def check_spark(subject: SuiteSubject) -> None:
-    """Check that a sync whose slices are read by tasks on Spark writes the rows of one in this process.
+    """Check that a sync whose slices are read by tasks on Spark writes the same rows as a sync in this process.
 
-    The tasks, in processes of their own, have what the API answered to a read here.
+    The tasks run in other processes, with the API's responses recorded from a read in this process.
     """
     recorder = Recorder(
         secrets := list(secret_values(subject.source.config_schema, subject.config)), subject.api().send
@@ -76,9 +76,9 @@ def _sync(
     api: Transport | None = None,
     tasks: Cassette | None = None,
 ) -> None:
-    """Append all streams to tables in a folder. tasks: what tasks on Spark, which read then, have for the network.
+    """Append all streams to tables in a folder. tasks: if not None, tasks on Spark read, with this cassette as network.
 
-    Raises Nonconforming: a stream is not read.
+    Raises Nonconforming: when a stream cannot be read.
     """
     pipeline = sync.Pipeline.model_validate(
         {
@@ -91,7 +91,7 @@ def _sync(
     )
     workers = None
     if tasks is not None:
-        # Spark is beside this package; what runs there is known here by its contract alone.
+        # `cdk.spark` is a sibling layer of this package, so only its contract is known here.
         workers = _Answered(import_module("cdk.spark.cluster.spark_workers").SparkWorkers(pipeline.spark), tasks)
     with subject.world(api):
         result = sync.SyncRunner(pipeline, subject.source, workers=workers).run()
@@ -106,7 +106,7 @@ def _sync(
 
 
 class _Answered:
-    """Workers whose tasks have a cassette for the network and the time."""
+    """Workers whose tasks use a cassette for the network and the time."""
 
     def __init__(self, workers: WorkerSource, cassette: Cassette) -> None:
         self._workers, self._cassette = workers, cassette

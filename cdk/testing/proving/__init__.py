@@ -1,1 +1,1 @@
-"""Proving: a connector that is killed loses nothing and repeats nothing."""
+"""Proving that a connector whose syncs are killed loses no row and writes none twice."""

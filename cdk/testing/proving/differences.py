@@ -1,4 +1,4 @@
-"""Differences of two tables: which rows are missing, which are there once more, and which have other values."""
+"""Differences between two tables: which rows are missing, which are duplicated, and which have other values."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -8,19 +8,19 @@ from typing import TypeAlias
 from cdk.base.values import FieldValue, canonical, from_json
 
 Key: TypeAlias = Sequence[Sequence[str]]
-"""The paths of the fields of a primary key; none where there is no key."""
+"""The paths of the fields of a primary key; empty if there is no key."""
 
 Row: TypeAlias = Mapping[str, FieldValue]
 _Identity: TypeAlias = Callable[[Row], str | None]
-"""What tells a row from others; None: nothing does."""
+"""Returns what identifies a row; None if nothing does."""
 
 _SHOWN = 100
-"""Letters of a value."""
+"""The most characters of a value in a message."""
 
 
 @dataclass
 class Difference:
-    """How the rows of a table differ from those that are expected. changed: the rows before, and as they are now."""
+    """How a table's rows differ from the expected ones. changed: pairs of a row as expected and as it is now."""
 
     expected: int
     lost: Counter[str]
@@ -28,7 +28,7 @@ class Difference:
     changed: Sequence[tuple[Row, Row]] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[str]:
-        """A sentence for each kind."""
+        """Yield a sentence for each kind of difference."""
         for what, rest in (("lost", self.lost), ("there once more", self.doubled)):
             if rest:
                 yield f"{rest.total()} of {self.expected} rows {what}, such as {min(rest)[:200]}"
@@ -46,11 +46,11 @@ class Difference:
 
 
 def difference(before: Counter[str], after: Counter[str], key: Key) -> Difference:
-    """How rows, as JSON texts, differ from expected ones.
+    """Compare rows, as JSON texts, with expected ones.
 
-    Rows of the same key are the same row. Where there is no key, or no row has the same, two are that differ only in
-    fields whose values no expected row has: a time or chance is such a value, and that of a record that is there twice
-    is not.
+    Rows with the same key are the same row. Without a key, or if no other row has it, two rows are the same if they
+    differ only in fields whose values occur in no expected row. Times and random values are such values; the values of
+    a duplicated record are not.
     """
     lost, doubled = before - after, after - before
     differs = Difference(before.total(), lost, doubled)
@@ -61,7 +61,7 @@ def difference(before: Counter[str], after: Counter[str], key: Key) -> Differenc
 
 
 def _paired(lost: Counter[str], doubled: Counter[str], identity: _Identity) -> Iterator[tuple[Row, Row]]:
-    """Take rows that are the same out of both, and give them."""
+    """Remove the rows that are the same from both counters, and yield them in pairs."""
     missing = defaultdict[str, list[str]](list)
     for text in sorted(lost.elements(), reverse=True):
         if (name := identity(_row(text))) is not None:

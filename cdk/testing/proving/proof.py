@@ -1,4 +1,4 @@
-"""prove: syncs of a connector are killed at commits and at random, resumed, and compared with undisturbed ones."""
+"""prove: kills a connector's syncs at commits and at random, resumes them, and compares them with undisturbed ones."""
 
 import random
 from collections import Counter
@@ -25,19 +25,19 @@ POINTS = ("before_state_blob", "after_state_blob", "after_commit", "done")
 
 _AT_COMMITS, _AT_RANDOM = 40, 10
 _LEAST_SHARE, _BUDGET = 0.2, 60.0
-"""Of those kills, at least so many are done, and no more than take so many seconds."""
+"""Of these kills, the least share to run, and otherwise the seconds that all of them may take."""
 
 _MOST_SECONDS, _MOST_TIMES = 20, 50
-"""A sync that takes so much longer than the first one does not end: its state goes back."""
+"""A sync that takes longer than so many seconds plus so many times the first sync does not end: its state goes back."""
 
 
 @dataclass(frozen=True)
 class Kill:
-    """One kill, and what came of it once a further sync had resumed.
+    """One kill, and its outcome after a further sync resumed.
 
-    point: where, such as `after_commit:3`, the third time it is reached. problems: sentences, none where all is well.
-    changed: rows of the same key with other values. receipts: those of all commits, which add up where there is no
-    problem.
+    point: where the sync was killed; `after_commit:3` is the third time that this point is reached. problems:
+    sentences; empty if all is well. changed: the number of rows with the same key and other values. receipts: the
+    number of receipts of all commits, which add up if there is no problem.
     """
 
     point: str
@@ -50,10 +50,11 @@ class Kill:
 
 @dataclass(frozen=True)
 class Proof:
-    """What became of a connector that was killed.
+    """The outcome of killing a connector's syncs.
 
-    rows: of each stream in an undisturbed sync. commits: of that sync. problems: of the syncs that were not killed.
-    warnings: of the first of them, such as of records that all of them may lack. notes: of how it was proved.
+    rows: the number of rows of each stream in an undisturbed sync. commits: the number of commits in a sync that
+    commits after each page. problems: of the syncs that were not killed. warnings: of the first of them, for example
+    about records that all of them may lack. notes: on how it was proved.
     """
 
     rows: Mapping[str, int]
@@ -65,7 +66,7 @@ class Proof:
 
     @property
     def proven(self) -> bool:
-        """Whether no row was lost or doubled, and each receipt adds up."""
+        """Whether no row was lost or duplicated, and each receipt adds up."""
         return not self.problems and not any(kill.problems for kill in self.kills)
 
 
@@ -77,12 +78,12 @@ def prove(
     seed: int = 0,
     watch: Callable[[int], None] = lambda _: None,
 ) -> Proof:
-    """Kill syncs of a connector, and look at what a further sync makes of each.
+    """Kill syncs of a connector, and examine what a further sync makes of each.
 
-    at_commits: at how many places around commits; of more, so many at equal distances. at_random: at how many moments
-    of chance, as `seed` has it. None: 40 and 10, or fewer where syncs take long, so that all kills take about a minute.
-    watch: called after each kill, with how many there are.
-    Raises FatalError: a sync that is not killed fails.
+    at_commits: at how many crash points around commits to kill; if there are more, points at equal distances are used.
+    at_random: at how many random times to kill, drawn with `seed`. None: 40 and 10, or fewer if syncs take long, so
+    that all kills together take about a minute. watch: called after each kill, with the total number of kills.
+    Raises FatalError: when a sync that is not killed fails.
     """
     trials = Trials(subject)
     with TemporaryDirectory(prefix="spark-cdk-prove-") as home:
@@ -100,7 +101,7 @@ def prove(
         if not sum(counts.values()):
             problems.append("found no row in an undisturbed sync, expected some: there is nothing that could be lost")
         if problems:
-            # What is wrong without a kill is so after each of them.
+            # A problem without a kill would appear after each kill, too.
             return Proof(counts, commits, problems=problems, warnings=first.warnings, notes=subject.notes)
         seconds, notes = run.seconds / 2 + first.seconds, list(subject.notes)
         share = affordable_share(seconds)
@@ -114,7 +115,7 @@ def prove(
         points = list(_kill_points(run, at_commits, at_random, random.Random(seed)))  # noqa: S311 - no secret
         kills = []
         for point in points:
-            # One after the other: a connector may have files of its own, which syncs at once would share.
+            # One after the other, since a connector may have files of its own, which concurrent syncs would share.
             folder = Path(home) / "killed"
             kills.append(_killed(subject, trials, folder, differ, point))
             watch(len(points))
@@ -130,12 +131,12 @@ def _undisturbed(trials: Trials, folder: Path, interval: str) -> TrialRun:
 
 
 def affordable_share(seconds: float) -> float:
-    """Which share of the usual kills is done where one takes so long."""
+    """Return which share of the usual kills to run if one takes `seconds`."""
     return min(1.0, max(_LEAST_SHARE, _BUDGET / max(seconds, 0.001) / (_AT_COMMITS + _AT_RANDOM)))
 
 
 class _KillPoint(NamedTuple):
-    """Where a sync is killed: at a crash point, or so many seconds after its beginning."""
+    """Where a sync is killed: at a crash point, or so many seconds after its start."""
 
     crash_at: str = ""
     seconds: float | None = None
@@ -145,7 +146,7 @@ class _KillPoint(NamedTuple):
 
 
 def _kill_points(run: TrialRun, at_commits: int, at_random: int, chance: random.Random) -> Iterator[_KillPoint]:
-    """Where to kill: crash points in the order in which they are reached, then moments."""
+    """Yield where to kill: crash points in the order in which a sync reaches them, then random times."""
     counts = range(1, max(run.reached.get(point, 0) for point in POINTS) + 1)
     points = [f"{point}:{time}" for time in counts for point in POINTS if time <= run.reached.get(point, 0)]
     at_commits, step = min(at_commits, len(points)), max(1.0, len(points) / max(1, at_commits))
@@ -164,7 +165,7 @@ def _killed(
     if point.crash_at and not killed.killed:
         where = f"the sync does not reach {point} again: it reads in another order each time"
         return Kill(str(point), problems=[where])
-    # It commits rarely: nobody looks at what it commits on its way.
+    # Commits rarely, since its intermediate commits are not examined.
     resumed = trials.sync(folder, interval=RARELY)
     problems = [f"the sync that resumes fails: {resumed.failure}"] if resumed.failure else []
     differences = differ(rows(folder))
@@ -178,7 +179,7 @@ def _killed(
 
 
 def _keys(subject: Subject, target: Path) -> Mapping[str, Key]:
-    """The primary keys of the streams, by table."""
+    """Return the primary keys of the streams, by table."""
     with subject.cassette.playing():
         streams = [plan.stream for plan in _plans(*subject.pipeline(target))]
     return {str(Path(stream.namespace or "", stream.name)): stream.key_paths for stream in streams}
@@ -187,7 +188,7 @@ def _keys(subject: Subject, target: Path) -> Mapping[str, Key]:
 def _differences(
     expected: Mapping[str, Counter[str]], keys: Mapping[str, Key], actual: Mapping[str, Counter[str]]
 ) -> Mapping[str, Difference]:
-    """How the rows of each table differ. keys: by table."""
+    """Return how the rows of each table differ. keys: by table."""
     none = Counter[str]()
     names = sorted({*expected, *actual})
     return {name: difference(expected.get(name, none), actual.get(name, none), keys.get(name, ())) for name in names}
@@ -198,14 +199,17 @@ def _problems(differences: Mapping[str, Difference]) -> Sequence[str]:
 
 
 class Verified(NamedTuple):
-    """receipts: of all commits of all tables. broken: sentences, none where states, files and receipts are right."""
+    """The result of `verify`. receipts: how many all commits of all tables have.
+
+    broken: sentences; empty if states, files and receipts are right.
+    """
 
     receipts: int
     broken: Sequence[str]
 
 
 def verify(pipeline: Pipeline, source: Source) -> Verified:
-    """Look at the tables that are there, histories too. A commit of rows without a receipt is wrong here."""
+    """Verify the existing tables, including histories. Here, a commit of rows without a receipt counts as broken."""
     tables = [plan.location for plan in _plans(pipeline, source) if plan.location.exists]
     receipts, broken = 0, []
     for table in tables:

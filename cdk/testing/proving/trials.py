@@ -1,4 +1,4 @@
-"""Trials: syncs of a connector in processes of their own, which may be killed, and the rows they leave."""
+"""Trials: runs a connector's syncs in separate processes, which may be killed, and reads the rows they leave."""
 
 import multiprocessing
 import os
@@ -25,21 +25,24 @@ from cdk.sync import Pipeline, SyncRunner
 from cdk.testing.cassettes.replay import Cassette
 
 EACH_PAGE, RARELY = "0s", "1h"
-"""Intervals of commits; the first one comes after four seconds at the latest."""
+"""Commit intervals; the first commit is made after four seconds at the latest."""
 
 _LAST_LINES = 20
-"""Of the log of a process that ended without a report; whole ones, for half a secret would not be masked."""
+"""How many of the last log lines to show for a process that ended without a report.
+
+Whole lines, because a part of a secret would not be masked.
+"""
 
 _BY_RUN = {"_airbyte_raw_id", "_airbyte_extracted_at", "_airbyte_generation_id"}
-"""Columns that each run fills differently."""
+"""Columns whose values differ in each run."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is proved: a connector as `find` gives it, with a config, on a cassette. Travels to other processes.
+    """A connector to prove, with its config and a cassette. Picklable.
 
-    streams: by name; all where none is named. find: gives the connector anew. notes: what a person should know of how
-    it is proved.
+    streams: names; empty for all. find: returns a new instance of the connector. notes: what users should know about
+    how it is proved.
     """
 
     find: Callable[[], Source]
@@ -49,7 +52,10 @@ class Subject:
     notes: Sequence[str] = ()
 
     def pipeline(self, folder: Path, interval: str = EACH_PAGE) -> tuple[Pipeline, Source]:
-        """The pipeline into a folder; rows are appended where there is a cursor. interval: of its commits."""
+        """Return the pipeline into a folder, and its source. Streams with a cursor are appended.
+
+        interval: of commits.
+        """
         source = self.find()
         target = {"path": str(folder), "join_small_files": False}
         plain = {"name": "proof", "source": {"connector": "proof", "config": dict(self.config)}, "target": target}
@@ -62,15 +68,15 @@ class Subject:
             if not self.streams or stream.name in self.streams
         }
         chosen = Pipeline.model_validate({**plain, "streams": options, "checkpoint_interval": interval})
-        # With the defaults of the connector's spec.
+        # Prepared again, for the defaults of the connector's spec.
         return chosen.prepared(source, "config", Secrets()), source
 
 
 @dataclass(frozen=True)
 class TrialRun:
-    """How a sync ended. reached: how often it was at each crash point. failure: why a stream was not read, if any.
+    """How a sync ended. reached: how often it passed each crash point. failure: why a stream was not read, if any.
 
-    warnings: what a person should know of the data that was read.
+    warnings: what users should know about the data that was read.
     """
 
     killed: bool
@@ -81,9 +87,9 @@ class TrialRun:
 
 
 class Trials:
-    """Runs syncs of a subject in forks of a server that has everything imported.
+    """Runs syncs of a subject in forks of a server process that has imported everything.
 
-    limit: the seconds after which a sync is taken for one that does not end.
+    limit: the seconds after which a sync is considered endless.
     """
 
     def __init__(self, subject: Subject, limit: float = 3600.0) -> None:
@@ -94,7 +100,10 @@ class Trials:
     def sync(
         self, folder: Path, *, interval: str = EACH_PAGE, crash_at: str = "", seconds: float | None = None
     ) -> TrialRun:
-        """Sync into a folder. crash_at: the crash point at which the sync dies. seconds: when it is killed."""
+        """Run a sync into a folder.
+
+        crash_at: the crash point at which it dies. seconds: after how many it is killed.
+        """
         report, log = folder.with_suffix(".json"), folder.with_suffix(".log")
         report.unlink(missing_ok=True)
         process = self._forks.Process(
@@ -117,8 +126,8 @@ class Trials:
 
 
 def _sync(subject: Subject, folder: Path, report: Path, interval: str, crash_at: str) -> None:
-    """Sync in this process, and say how it went."""
-    # Logs, tracebacks and what a connector prints may have secrets: who reports on the sync masks them.
+    """Run a sync in this process, and write the report."""
+    # Logs, tracebacks and a connector's prints may contain secrets; whoever reports on the sync masks them.
     with folder.with_suffix(".log").open("wb") as log:
         os.dup2(log.fileno(), sys.stdout.fileno())
         os.dup2(log.fileno(), sys.stderr.fileno())
@@ -138,7 +147,7 @@ def _sync(subject: Subject, folder: Path, report: Path, interval: str, crash_at:
 
 
 def rows(folder: Path) -> dict[str, Counter[str]]:
-    """The rows of all tables in a folder, as JSON texts, without the columns that each run fills differently."""
+    """Return the rows of all tables in a folder, as JSON texts, without the columns whose values differ in each run."""
     return {str(log.parent.relative_to(folder)): _rows(log.parent) for log in folder.rglob("_delta_log")}
 
 

@@ -1,1 +1,1 @@
-"""The simulator: an API made of what a connector asks for, with records that fit the schemas of its streams."""
+"""The simulator: an API derived from a connector's requests, with records that conform to its streams' schemas."""

@@ -1,7 +1,7 @@
 """Streams that responses describe: those of HttpComponentsResolver, and schemas of DynamicSchemaLoader.
 
-What asks for a description is no stream, but reads as one: it is made one here, whose records are then simulated as all
-others are.
+A retriever requests such a description as it would the pages of a stream. So this module makes a stream of it, whose
+records are then simulated like all others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +15,13 @@ from cdk.testing.simulator.field_use import documents_of
 from cdk.testing.simulator.records import Path, put
 
 FIELDS = 5
-"""So many fields a schema has that a response says."""
+"""The number of fields of a schema that a response describes."""
 
 
 def source_with_resolvers(source: Source) -> tuple[ManifestSource, Sequence[str]] | None:
-    """The source with a stream for each resolver in place of the streams that it makes, and the names of those.
+    """Return the source with a stream for each resolver in place of the streams it makes, and those streams' names.
 
-    None: responses describe no streams of it.
+    None: no streams of the source are described by responses.
     """
     if not isinstance(source, ManifestSource):
         return None
@@ -45,7 +45,7 @@ def source_with_resolvers(source: Source) -> tuple[ManifestSource, Sequence[str]
 
 
 def source_of_schemas(source: Source, streams: Sequence[Stream]) -> ManifestSource | None:
-    """A source with a stream for each schema of those streams that a response says; None: there is none."""
+    """Return a source with a stream for each of the streams' schemas that a response describes; None without any."""
     if not isinstance(source, ManifestSource):
         return None
     readers: dict[str, JsonObject] = {}
@@ -63,7 +63,7 @@ def source_of_schemas(source: Source, streams: Sequence[Stream]) -> ManifestSour
 
 
 def _stream(name: str, retriever: JsonValue, fields: Mapping[Path, JsonSchema]) -> JsonObject:
-    """A stream of what a retriever reads. fields: of its records, the key first."""
+    """Return the definition of a stream that a retriever reads. fields: of its records, the key first."""
     schema: JsonObject = {"type": "object"}
     for path, part in fields.items():
         put(schema, [step for each in path for step in ("properties", each)], part)
@@ -77,7 +77,7 @@ def _stream(name: str, retriever: JsonValue, fields: Mapping[Path, JsonSchema]) 
 
 
 def _values(resolver: Mapping[str, JsonValue]) -> Mapping[Path, JsonSchema]:
-    """The fields that a resolver makes streams of, that of their name first."""
+    """Return the fields from which a resolver makes streams, the field of the stream name first."""
     fields: dict[Path, JsonSchema] = {}
     for mapping in sorted(as_list(resolver.get("components_mapping")), key=_is_no_name):
         for text in map(as_object(mapping).get, ("value", "condition")):
@@ -91,7 +91,7 @@ def _is_no_name(mapping: JsonValue) -> bool:
 
 
 def _entries(identifier: Mapping[str, JsonValue]) -> Mapping[Path, JsonSchema]:
-    """The fields of what says that records have a field, that of its name first."""
+    """Return the fields of a record that describes a field, the one with the field's name first."""
     known = [as_object(each).get("current_type") for each in as_list(identifier.get("types_mapping"))]
     fields: dict[Path, JsonSchema] = {_path(identifier["key_pointer"]): {"type": "string"}}
     if kind := _path(identifier.get("type_pointer")):

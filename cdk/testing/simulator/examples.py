@@ -1,4 +1,4 @@
-"""Examples: values that fit a JSON Schema, for responses and configs that nobody has written."""
+"""Examples: values that conform to a JSON Schema, for generated responses and configs."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,13 @@ _PATTERNED = (
     "01-2024", "0" * 20, "a" * 32, "00000000-0000-4000-8000-000000000000", "P1D", "USD", "a,b",
 )
 # fmt: on
-"""What is tried where a string has a pattern."""
+"""Strings that are tried when a schema has a pattern."""
 
 
 def example_of(schema: JsonSchema, text: str = "1", chance: Random | None = None) -> JsonValue:
-    """A value that fits a schema; the same for the same schema, or any other one with `chance`.
+    """Return a value that conforms to a schema: always the same one, or a random one if `chance` is given.
 
-    text: what a string is that may be any. Conditions of a schema that no value meets at once are not looked for.
+    text: the value of strings without restrictions. Does not search for values if conditions of the schema are not met.
     """
     schema = _plain(schema, chance)
     if "const" in schema:
@@ -52,7 +52,7 @@ def example_of(schema: JsonSchema, text: str = "1", chance: Random | None = None
 
 
 def inside(path: Sequence[str], records: Sequence[JsonValue]) -> JsonValue:
-    """A body with records at a path, in which `*` is a list."""
+    """Return a body with records at a path, in which `*` stands for a list."""
     if not path:
         return list(records)
     name, *rest = path
@@ -69,7 +69,7 @@ def _kind(schema: JsonSchema) -> str:
 
 
 def _plain(schema: JsonSchema, chance: Random | None) -> JsonSchema:
-    """A schema with those in it that it is made of: all of `allOf`, and one of `oneOf` or `anyOf`."""
+    """Return a schema merged with those it is composed of: all of `allOf`, and one of `oneOf` and of `anyOf`."""
     if not _COMPOSED & schema.keys():
         return schema
     parts = [as_object(part) for part in as_list(schema.get("allOf"))]
@@ -90,14 +90,14 @@ def _object(schema: JsonSchema, chance: Random | None) -> JsonObject:
     built: JsonObject = {}
     for name, part in as_object(schema.get("properties")).items():
         nullable = "null" in as_list(as_object(part).get("type"))
-        absent = chance is not None and nullable and chance.random() < 0.1  # noqa: PLR2004 - now and then
+        absent = chance is not None and nullable and chance.random() < 0.1  # noqa: PLR2004 - occasionally
         built[name] = None if absent else example_of(as_object(part), "1" if chance is None else name, chance)
     return built
 
 
 def _number(schema: JsonSchema, kind: str, chance: Random | None) -> JsonValue:
     if kind == "boolean":
-        return True if chance is None else chance.random() < 0.5  # noqa: PLR2004 - either
+        return True if chance is None else chance.random() < 0.5  # noqa: PLR2004 - a coin toss
     usual = _OF_TYPE.get(kind, 1)
     low = max(_limit(schema, "minimum", 0), _limit(schema, "exclusiveMinimum", -1) + 1)
     high = min(_limit(schema, "maximum", low + 999), _limit(schema, "exclusiveMaximum", low + 1000) - 1)

@@ -1,6 +1,6 @@
-"""FieldUse: what a connector does with the fields of a stream's records, which no schema has to say.
+"""FieldUse: how a connector uses the fields of a stream's records, which its schema need not declare.
 
-A RestSource says it in its resources, a manifest in its components; of other code nobody knows.
+A RestSource declares this in its resources, a manifest in its components; for other code it is unknown.
 """
 
 import re
@@ -28,10 +28,11 @@ _MOST_TRIED = 500
 
 @dataclass
 class FieldUse:
-    """What is done with the fields of one stream. keys: they make partitions of other streams; read: others read them.
+    """How the fields of one stream are used.
 
-    added: the connector adds them, so no API has them. copies: where transformations take values from, and put them.
-    passing: with such values a filter keeps a record, for each filter. conditions: expressions that keep a record.
+    keys: they make partitions of other streams. read: other streams read them.
+    added: the connector adds them, so the API does not send them. copies: from where to where transformations copy
+    values. passing: for each filter, values with which it keeps a record. conditions: expressions that keep a record.
     """
 
     keys: list[Path] = field(default_factory=list)
@@ -42,7 +43,7 @@ class FieldUse:
     conditions: list[str] = field(default_factory=list)
 
     def schema(self, schema: JsonSchema) -> JsonSchema:
-        """A schema with all fields that must be there."""
+        """Return the schema extended by all fields that the connector needs."""
         needed = {path: example for choices in self.passing for path, (example, *_) in choices.items()}
         texts: dict[Path, JsonValue] = dict.fromkeys(self.read, "")
         for path, example in {**texts, **needed}.items():
@@ -51,7 +52,7 @@ class FieldUse:
 
 
 def field_uses(source: Source, streams: Sequence[Stream]) -> dict[str, FieldUse]:
-    """What is done with the fields of each stream of a source, by name."""
+    """Return how the fields of each stream of a source are used, by stream name."""
     uses: dict[str, FieldUse] = {stream.name: FieldUse() for stream in streams}
     for stream in streams:
         if isinstance(stream, ResourceStream):
@@ -70,7 +71,7 @@ def field_uses(source: Source, streams: Sequence[Stream]) -> dict[str, FieldUse]
 
 
 def documents_of(source: Source, streams: Sequence[Stream]) -> Sequence[JsonObject]:
-    """All objects of a manifest, and of what became of its templates."""
+    """Return all objects of a manifest, including those made from its stream templates."""
     if not isinstance(source, ManifestSource):
         return []
     copies = [stream.copy for stream in streams if isinstance(stream, DeclaredStream) and stream.copy is not None]
@@ -78,7 +79,7 @@ def documents_of(source: Source, streams: Sequence[Stream]) -> Sequence[JsonObje
 
 
 def objects_in(value: FieldValue) -> Iterator[JsonObject]:
-    """The objects at any depth of a value."""
+    """Yield the objects at any depth of a value."""
     if isinstance(value, dict):
         yield value
         for item in value.values():
@@ -91,9 +92,10 @@ def objects_in(value: FieldValue) -> Iterator[JsonObject]:
 def passing_choices(
     condition: str, samples: Sequence[JsonObject], schema: JsonSchema, config: Mapping[str, JsonValue]
 ) -> Choices:
-    """Values with which a condition keeps a record; none where it keeps all of the samples, or nothing was found.
+    """Return values with which a condition keeps a record; empty if it keeps all samples, or no values are found.
 
-    Found by trying what the condition compares with; one that reads more than records and the config is not tried.
+    Tries the values that the condition compares with. A condition that reads more than the record and the config is not
+    tried.
     """
     scope: dict[str, object] = {"config": config}
     paths = list(dict.fromkeys(filter(None, _paths(condition, "record"))))
@@ -111,7 +113,7 @@ def passing_choices(
             return {}
         options = [
             [
-                # A field that is there may also stay as it is.
+                # A field that the samples have may also stay unchanged.
                 *([] if path in missing else [()]),
                 *((value,) for value in (True, False, *literals) if _fits(value, schema, path)),
             ]
@@ -162,12 +164,12 @@ def _learn_stream(stream: JsonObject, use: FieldUse) -> None:
                     added += [target] if target and not as_object(change).get("condition") else []
             case _:
                 pass
-    # What is read before it is replaced, the API has.
+    # A field that is read before the connector replaces it must come from the API.
     use.added += [path for path in added if not any(_overlap(path, other) for other in read)]
 
 
 def _addition(declared: JsonValue) -> tuple[Path, list[Path]]:
-    """Where an added field goes, and what its value reads of the record."""
+    """Return the path of an added field, and the paths of the record that its value reads."""
     match declared:
         case {"path": [*target], "value": value}:
             return tuple(map(str, target)), _paths(value, "record") if isinstance(value, str) else []
@@ -176,7 +178,7 @@ def _addition(declared: JsonValue) -> tuple[Path, list[Path]]:
 
 
 def _paths(text: str, name: str) -> list[Path]:
-    """What a text with expressions reads of a variable; nothing where it is none."""
+    """Return the paths of a variable that a text with expressions reads; empty if it is not a valid template."""
     try:
         return [tuple(path) for scope, *path in compile_template(text).paths if scope == name]
     except CdkError:
@@ -184,12 +186,12 @@ def _paths(text: str, name: str) -> list[Path]:
 
 
 def _overlap(first: Path, second: Path) -> bool:
-    """Whether one is the other, or something in it."""
+    """Whether the paths are equal or one lies inside the other."""
     return all(name == other for name, other in zip(first, second, strict=False))
 
 
 def _near(literal: re.Match[str]) -> Sequence[JsonValue]:
-    """What is written in a condition; of a number also what is less and what is more."""
+    """Return the value of a literal in a condition; for a number, also the next smaller and greater one."""
     single, double, number = literal.groups()
     if number is None:
         return [str(double if single is None else single)]
@@ -202,7 +204,7 @@ def _fits(value: JsonValue, schema: JsonSchema, path: Path) -> bool:
 
 
 def _with_field(schema: JsonSchema, path: Path, example: JsonValue) -> JsonSchema:
-    """A schema that declares the field at a path, with the type of an example where it did not."""
+    """Return a schema that declares the field at a path, with the type of the example if it was undeclared."""
     if not path:
         return schema
     name, *rest = path

@@ -1,4 +1,4 @@
-"""Pages: bodies and headers that have a stream ask for the next page, or stop, found by trying what it looks at."""
+"""Pages: bodies and headers that make a stream request the next page or stop, found by trial of what it looks at."""
 
 import re
 from base64 import b32decode, b32encode
@@ -15,10 +15,10 @@ from cdk.rest.http.messages import query_of
 from cdk.testing.simulator.examples import inside
 
 TOKEN, URL, NUMBER = "<token>", "<url>", "<number>"
-"""What stands for the name of the next page: a text that says all, a URL with that text, a page's number."""
+"""Placeholders for what names the next page: an opaque token, a URL that contains the token, and a page number."""
 
 Extras: TypeAlias = Sequence[tuple[tuple[str, ...], JsonValue]]
-"""What lies beside the records, by its path below `response`, `headers` or `last_record`."""
+"""What a page has besides its records: paths below `response`, `headers` or `last_record`, with values."""
 
 _MARK = re.compile(r"cdkpage-([a-z2-7]+)")
 _PARAMETER = "next_page"
@@ -26,12 +26,12 @@ _MOST_TRIED = 150
 
 
 def page_token(what: Sequence[JsonValue]) -> str:
-    """A text that says which page is next."""
+    """Return a token that encodes which page is next."""
     return f"cdkpage-{b32encode(to_json(list(what))).decode().rstrip('=').lower()}"
 
 
 def token_in(request: Request) -> list[JsonValue] | None:
-    """What the token says that a request brings back; None: it brings none."""
+    """Return the content of the token that a request sends back; None if it has none."""
     mark = _MARK.search(f"{request.full_url} {(request.body or b'').decode(errors='replace')}")
     if mark is None:
         return None
@@ -42,11 +42,11 @@ def token_in(request: Request) -> list[JsonValue] | None:
 
 @dataclass(frozen=True)
 class PageShape:
-    """How pages look. path: of the records. single: the body is one record. size: records of a page; None: all.
+    """The shape of pages. path: of the records. single: the body is one record. size: records of a page; None: all.
 
-    more, last: what a page has beside its records that has a next one, and that has none. first, step: the number by
-    which the first page is asked for and how much further the next one is, where pages are counted. after: the place
-    in a record whose value asks for those behind it.
+    more, last: what a page with a next one, and the last page, have besides the records. first, step: for numbered
+    pages, the number of the first page and the difference to the next one. after: the field of a record whose value
+    requests the records after it.
     """
 
     path: tuple[str, ...]
@@ -59,7 +59,10 @@ class PageShape:
     after: str | None = None
 
     def response(self, request: Request, records: Sequence[JsonObject], number: int, token: str | None) -> Response:
-        """The page with some records. number: of the page, from 0. token: of the next page; None: there is none."""
+        """Return a page with some records.
+
+        number: of the page, from 0. token: of the next page; None if there is none.
+        """
         extras = [
             (path, _filled(value, request, number, token or ""))
             for path, value in (self.last if token is None else self.more)
@@ -79,13 +82,13 @@ class PageShape:
 
 
 def places(looks_at: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Those of the paths that a paginator looks at where a page can have something."""
+    """Return the paths a paginator looks at where a page can hold a value."""
     known = [tuple(each) for each in dict.fromkeys(looks_at) if len(each) > 1 and each[0] in _SCOPES]
     return [each for each in known if not any(other[: len(each)] == each and other != each for other in known)]
 
 
 def shapes(path: tuple[str, ...], sizes: Sequence[int], looks_at: Sequence[tuple[str, ...]]) -> Iterator[PageShape]:
-    """What pages may look like that have a next one, the likeliest first."""
+    """Yield possible shapes of pages that have a next page, the likeliest first."""
     within = places(looks_at)
     in_list = not path and any(each[0] == "response" for each in within)
     for size, single in [(1, True)] if in_list else [(each, False) for each in sizes]:
@@ -96,7 +99,7 @@ def shapes(path: tuple[str, ...], sizes: Sequence[int], looks_at: Sequence[tuple
 
 
 def last_pages(shape: PageShape) -> Iterator[Extras]:
-    """What may be beside the records of a last page, the likeliest first."""
+    """Yield what a last page may have besides its records, the likeliest first."""
     options = [(False if value is True else None, *_ENDS) for _, value in shape.more]
     yield from _combined([path for path, _ in shape.more], options)
 
@@ -105,14 +108,17 @@ _ABSENT = "<absent>"
 _ENDS = (None, False, "", "null", "false", _ABSENT, 0, True)
 _NEXT = (TOKEN, URL, True, NUMBER, None, False, "true")
 _FLAGS = (True, False, None, "true", TOKEN, URL, NUMBER)
-"""What the first place may have, and what the others: the name of the next page comes before what says that it is."""
+"""Values to try: `_NEXT` at the first place, `_FLAGS` at the others.
+
+The name of the next page is tried before values that only say that there is one.
+"""
 _SCOPES = ("response", "headers", "last_record")
 
 
 def _choices(within: Sequence[tuple[str, ...]], path: tuple[str, ...]) -> Iterator[Extras]:
-    """Combinations of what lies at some places; records stay where they are."""
+    """Yield combinations of values at the free places; the place of the records stays untouched."""
     free = [each for each in within if each[0] != "response" or each[1:] != path[: len(each) - 1]]
-    # A field of a record is there already, as a rule.
+    # A field of the last record usually exists already, so leaving it unchanged is tried first.
     yield from _combined(
         free,
         [
@@ -143,7 +149,7 @@ def _filled(value: JsonValue, request: Request, number: int, token: str) -> Json
 
 
 def _headers(extras: Sequence[tuple[tuple[str, ...], JsonValue]]) -> Mapping[str, str]:
-    """Header fields; those below `link` are parts of one."""
+    """Return the headers; values below `link` become parts of one Link header."""
     plain = {path[0]: str(value) for path, value in extras if len(path) == 1 and value is not None}
     links: dict[str, dict[str, JsonValue]] = {}
     for path, value in extras:

@@ -1,7 +1,7 @@
-"""Collection: the records that a simulated API holds of one kind, made anew from a seed whenever they are asked for.
+"""Collection: the records of one kind in a simulated API, generated from a seed at each request.
 
-What grows is told in rounds: each brings records that are new and others that have changed, with cursor values behind
-all of the rounds before. Nothing is kept: the same seed and round give the same records, in any process.
+Growth happens in rounds: each adds new records and changes others, with cursor values after those of all earlier
+rounds. Nothing is stored: the same seed and round produce the same records in any process.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,25 +24,25 @@ from cdk.streams.datetime_cursor import DatetimeCursor
 from cdk.testing.simulator.examples import example_of
 
 ROUND = timedelta(days=1)
-"""How far the clock moves from one round to the next."""
+"""How far the clock advances from one round to the next."""
 
 Path: TypeAlias = tuple[str, ...]
-"""Where a value lies in a record."""
+"""The path of a value in a record."""
 
 Choices: TypeAlias = Mapping[Path, Sequence[JsonValue]]
-"""Values of fields, by path: of each field any of them."""
+"""Possible values of fields, by path."""
 
 _GREATEST_SERIAL = 100_000
 _PER_SERIAL = 10_000
 _SAMPLED = 5040
-"""The number of the first sample; filters keep it, however many there are."""
+"""The number of the first sample record; filters keep it, however many there are."""
 
 
 @dataclass(frozen=True)
 class World:
-    """What is simulated. records: of a stream without parents, in the first round. round: from 0; see `ROUND`.
+    """What to simulate. records: of a stream without parents, in the first round. round: from 0; see `ROUND`.
 
-    faults: each kind of request fails a few times before it is answered. now: the present of the first round.
+    faults: whether each kind of request fails a few times before it succeeds. now: the present in the first round.
     """
 
     records: int = 25
@@ -53,7 +53,7 @@ class World:
 
     @classmethod
     def parse(cls, text: str) -> "World":
-        """The world of a text such as `records=100,round=1,faults`. Raises ConfigError: it is none."""
+        """Parse a world such as `records=100,round=1,faults`. Raises ConfigError: when the text is invalid."""
         world = cls()
         for part in filter(None, map(str.strip, text.split(","))):
             name, _, value = part.partition("=")
@@ -71,30 +71,30 @@ class World:
 
     @property
     def present(self) -> datetime:
-        """The moment at which this round is read."""
+        """The time at which this round is read."""
         return self.now + self.round * ROUND
 
     @property
     def most(self) -> int:
-        """So many records a stream without parents has in this round."""
+        """The number of records of a stream without parents in this round."""
         return self.records + self.round * self.new
 
     @property
     def new(self) -> int:
-        """How many records each round brings to such a stream."""
+        """How many new records each round adds to such a stream."""
         return max(1, self.records // 10)
 
     def chance(self, *what: object) -> Random:
-        """Chance that is the same for the same seed and thing."""
+        """Return a random generator that is the same for the same seed and arguments."""
         return Random(f"{self.seed} {what}")  # noqa: S311 - data of tests
 
 
 @dataclass(frozen=True)
 class Collection:
-    """Records of one kind. key_paths: where values are that tell records of it apart. cursor: what grows.
+    """Records of one kind. key_paths: the values that identify a record. cursor: the field that grows.
 
-    descending: the API gives the newest records first. copies: paths whose values the stream takes to others.
-    passing: for each filter that a stream has, values that most records have so that it keeps them.
+    descending: the API returns the newest records first. copies: paths whose values the stream copies to others.
+    passing: for each filter of a stream, the values that most records get so that the filter keeps them.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Collection:
     passing: Sequence[Choices] = ()
 
     def joined(self, other: "Collection") -> "Collection":
-        """This collection with what another one needs: two streams read it."""
+        """Return this collection with the needs of another one added, for two streams that read the same endpoint."""
         own, others = properties_of(self.schema), properties_of(other.schema)
         properties = {**others, **{name: part for name, part in own.items() if part or name not in others}}
         schema = {**self.schema, "properties": properties}
@@ -120,9 +120,9 @@ class Collection:
         )
 
     def records(self, world: World, part: str = "") -> list[JsonObject]:
-        """All records of a part, such as that of one parent; by their cursor, else as they came. part: empty for all.
+        """Return all records of a part, such as one parent's, in cursor order, or else in the order of their creation.
 
-        A stream without parents has one part.
+        part: the key of the part; a stream without parents has a single part, the empty one.
         """
         versions = self._versions(world, part)
         built = [(version, number, self._record(world, part, number, version)) for number, version in versions.items()]
@@ -133,7 +133,7 @@ class Collection:
         return [record for _, _, record in built]
 
     def samples(self, world: World, count: int) -> list[JsonObject]:
-        """Some records, to try what an API may answer; their numbers are none that pages have. All nest the same."""
+        """Return sample records for trying out responses, all equally nested; no page has records of their numbers."""
         flat = {
             name: part
             for name, part in properties_of(self.schema).items()
@@ -142,14 +142,14 @@ class Collection:
         light = replace(self, schema={"type": "object", "properties": flat})
         full = self._record(world, "", _SAMPLED, 0)
         numbers = range(_SAMPLED, _SAMPLED + count)
-        built = [light._record(world, "", number, 0) for number in numbers]  # noqa: SLF001 - of its kind
+        built = [light._record(world, "", number, 0) for number in numbers]  # noqa: SLF001 - of the same class
         return [
             {**full, **{name: each for name, each in flat_record.items() if not isinstance(each, dict)}}
             for flat_record in built
         ]
 
     def _versions(self, world: World, part: str) -> Mapping[int, int]:
-        """The round in which each record has changed last, by its number."""
+        """Return the round in which each record last changed, by record number."""
         first = world.chance(self.name, part).randint(0, max(2, world.records // 5)) if part else world.records
         versions = dict.fromkeys(range(first), 0)
         for turn in range(1, world.round + 1):
@@ -162,7 +162,7 @@ class Collection:
 
     @property
     def _appends(self) -> bool:
-        """Whether records never change, for their cursor is of their key."""
+        """Whether records never change, because the cursor field is part of the key."""
         return self.cursor is not None and (self.cursor.field,) in self.key_paths
 
     def _record(self, world: World, part: str, number: int, version: int) -> JsonObject:
@@ -183,11 +183,11 @@ class Collection:
         return built
 
     def _is_set(self, at: Path) -> bool:
-        """Whether the value at a path is one of its own: of the key or the cursor."""
+        """Whether the key or the cursor determines the value at a path."""
         return at in self.key_paths or (self.cursor is not None and at == (self.cursor.field,))
 
     def _kept_by(self, number: int) -> Choices:
-        """The values that a record has so that a filter keeps it: each filter has its share, and some have none."""
+        """Return values with which a filter keeps this record; each filter has its share of records, some have none."""
         turns: Sequence[Choices] = [*self.passing, *self.passing, {}]
         return turns[number % len(turns)]
 
@@ -208,7 +208,7 @@ class Collection:
         return int(value) if "integer" in kinds and isinstance(value, float) else value
 
     def _times(self, cursor: DatetimeCursor, world: World, turn: int) -> tuple[datetime, datetime]:
-        """Between which moments records of a round change."""
+        """Return the earliest and latest cursor time of the records of a round."""
         end = _last(cursor, world.now + turn * ROUND)
         begin = _last(cursor, world.now + (turn - 1) * ROUND) if turn else cursor.moment(cursor.start) or end
         return min(begin + timedelta(seconds=1), end), end
@@ -216,7 +216,7 @@ class Collection:
 
 @lru_cache(maxsize=256)
 def _last(cursor: DatetimeCursor, now: datetime) -> datetime:
-    """The last moment that a read at `now` asks for."""
+    """Return the last point in time that a read at `now` requests."""
     end: datetime | None = None
     for window in cursor.windows(None, now):
         end = cursor.moment(window.end)
@@ -224,7 +224,7 @@ def _last(cursor: DatetimeCursor, now: datetime) -> datetime:
 
 
 def _distinct(schema: JsonSchema, name: str, part: str, number: int) -> JsonValue:
-    """A value that no other record of a name has."""
+    """Return a value that no other record of the same name has, except for enums and booleans."""
     serial = number + 1 + (crc32(f"{name}{part}".encode()) % _GREATEST_SERIAL * _PER_SERIAL if part else 0)
     kinds = kinds_of(schema)
     if schema.get("enum") or "boolean" in kinds:
@@ -247,7 +247,7 @@ def _fits(choices: Choices, schema: JsonSchema) -> bool:
 
 
 def put(record: JsonObject, path: Sequence[str], value: JsonValue) -> None:
-    """Put a value at a path of a record; what is no object on the way becomes one."""
+    """Set the value at a path of a record; parts of the path that are not objects become objects."""
     *outer, last = path
     for name in outer:
         inner = record.get(name)
@@ -256,7 +256,7 @@ def put(record: JsonObject, path: Sequence[str], value: JsonValue) -> None:
 
 
 def without(record: JsonObject, path: Sequence[str]) -> JsonObject:
-    """A record that has nothing at a path."""
+    """Return the record without the value at a path."""
     name, *rest = path
     inner = record.get(name)
     if rest:
@@ -265,7 +265,7 @@ def without(record: JsonObject, path: Sequence[str]) -> JsonObject:
 
 
 def schema_at(schema: JsonSchema, path: Sequence[str]) -> JsonSchema:
-    """What a schema says of the value at a path of a record."""
+    """Return the part of a schema for the value at a path of a record."""
     for name in path:
         schema = as_object(properties_of(schema).get(name))
     return schema

@@ -1,4 +1,4 @@
-"""Simulator: an API for a connector that nobody has access to, made of what its streams ask for and of a seed."""
+"""Simulator: an API for a connector without access to the real one, derived from its streams' requests and a seed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,23 +32,23 @@ from cdk.testing.simulator.records import Collection, World
 from cdk.testing.simulator.stream_api import ADVICE, Anatomy, NotSimulated, Probe, StreamApi
 from cdk.testing.simulator.templates import Query, leaves
 
-_TOKEN = "simulated-token"  # noqa: S105 - it opens nothing
+_TOKEN = "simulated-token"  # noqa: S105 - not a real token
 _HISTORY = timedelta(days=30)
 _PEOPLED = 10
-"""So many records there are at least while it is found out what requests look like."""
+"""The least number of records while the simulator probes what requests look like."""
 _SAMPLES = 5
-"""So many records are tried in a filter."""
+"""How many sample records a filter is tried with."""
 
 
 class Unsimulated(CdkError):
-    """A request that the simulator has no response to: of the stream's other slices, none has one either."""
+    """Raised for a request without a simulated response; the stream's other slices have none either."""
 
 
 class Simulator(Offline):
-    """A transport that answers what a connector asks for with generated records, and sends nothing.
+    """A transport that answers a connector's requests with generated records, and sends nothing.
 
-    source: as for `read`. config: what is missing in it is made up, credentials too. world: how much there is.
-    config, clock: to read with. missing: the streams that are not simulated, and why.
+    source: as for `read`. config: missing values are made up, credentials included. world: how much to simulate.
+    Attributes `config` and `clock`: to read with; `missing`: the streams that are not simulated, and why.
     Raises what opening the source raises.
     """
 
@@ -60,7 +60,7 @@ class Simulator(Offline):
         try:
             self._simulate(made_up(source, config or {}), world or World())
         except CdkError:
-            # What a schema does not ask for may be needed all the same.
+            # A property that the schema does not require may be needed all the same.
             self._simulate(made_up(source, config or {}, everything=True), world or World())
         else:
             if not self._apis:
@@ -73,7 +73,7 @@ class Simulator(Offline):
         self._api, self._logins = MockApi(), set[str]()
         self._entries: set[str] = set()
         self._routed: dict[tuple[str, str], list[StreamApi]] = {}
-        # Runs of their own: responses of a parent may be kept, those of another simulator too.
+        # Separate runs, because a run may cache a parent's responses, also those of another simulator.
         with RunScope().working(), simulated(self, MockClock(self.world.now)):
             prepared = prepared_config(self.config, source, "config", Secrets())
             if (described := source_with_resolvers(source)) is not None:
@@ -81,47 +81,47 @@ class Simulator(Offline):
         with RunScope().working(), simulated(self, MockClock(self.world.now)):
             self._build_all(source, source.open(prepared), prepared)
         if self.world.faults:
-            # Not before: what requests look like was found without.
+            # Added only now, because probing the requests must not meet faults.
             self._api = MockApi()
             for method, pattern in self._routed:
                 self._route(method, pattern, faults=True)
 
     @property
     def clock(self) -> MockClock:
-        """A clock that stands at the moment of the round; waits take no time."""
+        """A clock at the time of the round; waits take no time."""
         return MockClock(self.world.present)
 
     @property
     def streams(self) -> Mapping[str, StreamApi]:
-        """Those that are simulated, by name."""
+        """The simulated streams, by name."""
         return {name: self._apis[name] for name in self._names if name in self._apis}
 
     @contextmanager
     def playing(self) -> Iterator[None]:
-        """Answer all requests of this process meanwhile, at the time of the round."""
+        """Answer all requests of this process inside the block, at the time of the round."""
         with simulated(self, self.clock):
             yield
 
     @property
     def names(self) -> Sequence[str]:
-        """The streams that are simulated, in the connector's order."""
+        """The names of the simulated streams, in the connector's order."""
         return [name for name in self._names if name not in self.missing]
 
     @property
     def origins(self) -> Sequence[str]:
-        """Scheme and host of all that is simulated."""
+        """The scheme and host of every simulated endpoint."""
         patterns = [api.pattern for api in self._apis.values()] + [each.partition(" ")[2] for each in self._logins]
         return list(dict.fromkeys("/".join(each.split("/")[:3]) for each in patterns))
 
     def records(self, name: str) -> list[JsonObject]:
-        """All records of a stream, as the API has them."""
+        """Return all records of a stream, as the API returns them."""
         api = self._apis[name]
         with RunScope().working(), self.playing():
             parts = dict.fromkeys(api.key_of(partition) for partition in api.stream.partitions())
         return [record for part in parts for record in api.records(part)]
 
     def send(self, request: Request) -> Response:
-        """The response to a request. Raises Unsimulated: no stream that is simulated sends such a one."""
+        """Return the response to a request. Raises Unsimulated: when no simulated stream sends such a request."""
         login = self._log_in(request)
         if login is not None:
             return login
@@ -132,9 +132,10 @@ class Simulator(Offline):
             raise Unsimulated(f"{request}: nothing is simulated there{names}; {ADVICE}") from unknown
 
     def _describe(self, written: Source, names: Sequence[str], config: Mapping[str, JsonValue]) -> None:
-        """Find out how responses describe streams, and what those ask for that are written out.
+        """Probe the streams that describe other streams, and those that the manifest declares itself.
 
-        written: a source of these. names: of the streams in it that are descriptions. Raises Unsimulated: one is not.
+        written: a source with all of these. names: the streams in it that are descriptions. Raises Unsimulated: when
+        one of them cannot be simulated.
         """
         self._build_all(written, written.open(config), config)
         for name in names:
@@ -145,7 +146,7 @@ class Simulator(Offline):
                 )
 
     def _build_all(self, source: Source, streams: Sequence[Stream], config: Mapping[str, JsonValue]) -> None:
-        """Find out what all streams of a source ask for that is not known yet."""
+        """Probe the requests of all streams of a source that are not known yet."""
         self.world = replace(self.world, now=_present(streams, self.world))
         self._uses, self._names = field_uses(source, streams), [stream.name for stream in streams]
         self.missing.clear()
@@ -158,7 +159,7 @@ class Simulator(Offline):
                 self._build({entry.name: entry for entry in entries}, replace(self.world, records=FIELDS, round=0))
             parents = [(f"{parent.name} as a parent", parent) for stream in streams for parent in _parents(stream)]
             named = {**dict(parents), **{stream.name: stream for stream in streams}}
-            # How a child asks shows where its parents have records; the world itself may be empty.
+            # A child's requests show only if its parents have records; the simulated world itself may be empty.
             peopled = replace(self.world, records=max(self.world.records, _PEOPLED))
             self._build({name: stream for name, stream in named.items() if name not in self._apis}, peopled)
         for name, api in self._apis.items():
@@ -166,7 +167,7 @@ class Simulator(Offline):
                 api.hold(api.collection, self.world)
 
     def _build(self, streams: Mapping[str, Stream], world: World) -> None:
-        """Find out what the streams ask for in a world; those first whose records others are read for."""
+        """Probe the streams' requests in a world, parents before the streams that are read for their records."""
         waiting = dict(streams)
         while waiting:
             before = len(waiting)
@@ -198,7 +199,7 @@ class Simulator(Offline):
         twins = self._routed.setdefault((method, api.pattern), [])
         same = [twin for twin in twins if twin.template.base == api.template.base and twin.shape.path == api.shape.path]
         if same:
-            # One place of the API that two streams read.
+            # Two streams read the same endpoint.
             shared = same[0].collection.joined(api.collection)
             for each in (*same, api):
                 each.hold(shared, world)
@@ -254,7 +255,7 @@ class Simulator(Offline):
         return replace(collection, schema=use.schema(schema), passing=use.passing)
 
     def _use(self, stream: Stream) -> FieldUse:
-        """What is done with the fields of a stream, or of one that is read for others alone."""
+        """Return how the fields of a stream are used; an unused default for a stream that is read only as a parent."""
         return self._uses.get(stream.name, FieldUse())
 
     def _learn_login(self, authenticator: Authenticator | None) -> None:
@@ -271,7 +272,7 @@ class Simulator(Offline):
                 pass
 
     def _log_in(self, request: Request) -> Response | None:
-        """The response to a login: a token under every name that one may have; None for other requests."""
+        """Return the response to a login, with a token under every name it may have; None for other requests."""
         if _address(request.method, request.full_url) not in self._logins:
             return None
         body: JsonObject = {
@@ -287,7 +288,7 @@ class Simulator(Offline):
 
 
 def made_up(source: Source, config: Mapping[str, JsonValue], *, everything: bool = False) -> JsonObject:
-    """A config with values for all that the source must have and that is missing; or for all that it may have."""
+    """Return the config with made-up values for all missing required properties, or for `everything` it may have."""
     return _completed(source.config_schema, config, everything=everything)
 
 
@@ -306,7 +307,7 @@ def _completed(schema: Mapping[str, JsonValue], config: Mapping[str, JsonValue],
 
 
 def _token_paths(source: Source) -> list[tuple[str, ...]]:
-    """Where the logins of a manifest have tokens."""
+    """Return the paths of tokens in the login responses of a manifest."""
     paths: list[tuple[str, ...]] = []
     for part in objects_in(source.resolved) if isinstance(source, ManifestSource) else ():
         match part:
@@ -320,7 +321,7 @@ def _token_paths(source: Source) -> list[tuple[str, ...]]:
 
 
 def _parents(stream: Stream) -> Iterator[Stream]:
-    """The streams whose records a stream is read for, as it reads them, and those of these."""
+    """Yield the parents of a stream, as it reads them, each after its own parents."""
     if isinstance(stream, ManifestStream) and stream.reader.router is not None:
         for parent in stream.reader.router.parents:
             yield from _parents(parent)
@@ -328,7 +329,7 @@ def _parents(stream: Stream) -> Iterator[Stream]:
 
 
 def _present(streams: Sequence[Stream], world: World) -> FieldValue:
-    """A moment some time after all cursors start."""
+    """Return a time some while after the start of every cursor, and not before `world.now`."""
     starts = [
         stream.cursor.moment(stream.cursor.start) for stream in streams if isinstance(stream.cursor, DatetimeCursor)
     ]

@@ -1,7 +1,7 @@
-"""StreamApi: the part of an API that one stream reads, found by letting the stream read what is tried.
+"""StreamApi: the part of an API that one stream reads, found by probing the stream with trial responses.
 
-The stream itself says how it asks, whatever it is made of: its requests are looked at, and the answers that it goes on
-from, or stops at, are kept. What it does not read as it should is not simulated.
+The stream itself shows how it sends requests, however it is built: the simulator looks at its requests and keeps the
+responses after which it continues or stops. A stream that does not read trial pages as expected is not simulated.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ from cdk.testing.simulator.templates import Bounds, Leaf, Query, Template, bound
 _USUAL_SIZE = 10
 _PARTS_IN_MEMORY = 50
 _PARTITIONS = 40
-"""So many partitions are looked at, to see what differs from one to the other."""
+"""How many partitions are examined to see how their requests differ."""
 
 Answer = Callable[[Request], Response]
 
@@ -44,7 +44,7 @@ _ADVICE_OWN = (
 
 
 class NotSimulated(Exception):
-    """Why a stream is not, in words. advice: what to do instead."""
+    """Raised with the reason why a stream is not simulated. advice: what to do instead."""
 
     def __init__(self, why: str, advice: str = ADVICE) -> None:
         super().__init__(why)
@@ -53,7 +53,7 @@ class NotSimulated(Exception):
 
 @dataclass(frozen=True)
 class Anatomy:
-    """What must be known of a stream. path: of its records in a body. looks_at, size: of its paginator."""
+    """What must be known about a stream. path: of the records in a body. looks_at, size: of its paginator."""
 
     path: tuple[str, ...]
     looks_at: Sequence[tuple[str, ...]]
@@ -63,7 +63,10 @@ class Anatomy:
 
     @classmethod
     def of(cls, stream: Stream) -> "Anatomy":
-        """That of a stream. Raises NotSimulated: it is not made of parts that say so."""
+        """Return the anatomy of a stream.
+
+        Raises NotSimulated: when the stream is not built from parts that reveal it.
+        """
         match stream:
             case ManifestStream(reader=RecoveringReader(inner=PageReader() as reader)):
                 return cls._of_manifest(reader)
@@ -99,7 +102,7 @@ class Anatomy:
 
 
 def _all_of(stream: Stream, world: World) -> Window | None:
-    """A window that all records lie in."""
+    """Return a window that contains all records; None without a cursor or windows."""
     if stream.cursor is None:
         return None
     windows = list(stream.cursor.windows(None, world.present))
@@ -107,7 +110,7 @@ def _all_of(stream: Stream, world: World) -> Window | None:
 
 
 def _altered(partition: Partition) -> Partition:
-    """A partition of which all values are others, so that one is enough to see where they go."""
+    """Return the partition with all values changed, so that a single partition shows where its values appear."""
 
     def other(value: FieldValue) -> FieldValue:
         match value:
@@ -126,13 +129,13 @@ def _altered(partition: Partition) -> Partition:
 
 
 class _Enough(BaseException):
-    """The stream has sent the request that was waited for."""
+    """Raised to end a read when the stream has sent the awaited request."""
 
 
 class Probe:
-    """A transport that answers a stream's requests one after the other, and ends its read at the next one.
+    """A transport that answers a stream's requests with given responses, and ends the read at the request after them.
 
-    logs_in: answers logins; None for all else.
+    logs_in: answers logins; returns None for all other requests.
     """
 
     def __init__(self, logs_in: Callable[[Request], Response | None]) -> None:
@@ -150,9 +153,10 @@ class Probe:
         return self._answers[len(self._requests) - 1](request)
 
     def read(self, stream: Stream, slice: Slice, *answers: Answer) -> tuple[list[Request], int]:
-        """The requests of a slice, the last unanswered if it was one more than there are answers; and its records.
+        """Return the requests of a slice and the number of its records.
 
-        Raises NotSimulated: the stream takes an answer for an error.
+        The last request is unanswered if there is one more than answers.
+        Raises NotSimulated: when the stream takes a response for an error.
         """
         self._answers, self._requests, count = [*answers], [], 0
         with RunScope().working(), simulated(self):
@@ -167,9 +171,9 @@ class Probe:
 
 
 class StreamApi:
-    """Answers the requests of one stream. name: of the stream, and as what it is read. Raises NotSimulated: why not.
+    """Answers the requests of one stream. name: the key in the simulator: the stream's name, or that of it as a parent.
 
-    added: fields of records that the stream adds itself.
+    added: fields that the stream itself adds to records. Raises NotSimulated: with the reason.
     """
 
     def __init__(
@@ -212,7 +216,7 @@ class StreamApi:
 
     @property
     def pattern(self) -> str:
-        """The URL of its requests, `*` for what differs."""
+        """The URL of its requests, with `*` for the parts that differ."""
         origin, _, path = self.first.full_url.partition("?")[0].partition("://")
         host = path.partition("/")[0]
         varies = {
@@ -225,13 +229,13 @@ class StreamApi:
         return f"{origin}://{'/'.join([host, *shown])}"
 
     def key_of(self, partition: Partition) -> str:
-        """What a partition is called among the parts of the collection."""
+        """Return the key of a partition among the parts of the collection."""
         query = self.template.match(leaves(self._request(replace(self._slice, partition=partition))))
         assert query is not None
         return query.part
 
     def answer(self, request: Request, query: Query) -> Response:
-        """The page that a request asks for."""
+        """Return the page that a request asks for."""
         rows = [row for row in self._records(query.part) if self._in_window(row, query)]
         shape, sent = self.shape, leaves(request)
         begin = self._begin(rows, sent) if query.position is None else query.position
@@ -243,19 +247,19 @@ class StreamApi:
         return shape.response(request, self._shown(rows[begin:end]), begin // size, token)
 
     def hold(self, collection: Collection, world: World) -> None:
-        """Have the records of a collection in a world from now on."""
+        """Serve the records of a collection in a world from now on."""
         self.collection, self._world = collection, world
         self._parts.clear()
 
     def records(self, part: str) -> Sequence[JsonObject]:
-        """All records of a part, as responses have them."""
+        """Return all records of a part, as responses contain them."""
         return self._shown(self._records(part))
 
     def _shown(self, rows: Sequence[JsonObject]) -> Sequence[JsonObject]:
         return [reduce(without, self._added, row) for row in rows]
 
     def _records(self, part: str) -> Sequence[JsonObject]:
-        """Those of a part; the last few are kept, for a part is read in many requests."""
+        """Return the records of a part. The last few parts are cached, because a part is read in many requests."""
         if part not in self._parts:
             if len(self._parts) >= _PARTS_IN_MEMORY:
                 self._parts.clear()
@@ -272,7 +276,7 @@ class StreamApi:
         return (query.lower is None or rank >= query.lower) and (query.upper is None or rank <= query.upper)
 
     def _begin(self, rows: Sequence[JsonObject], sent: dict[Leaf, str]) -> int:
-        """At which row the page begins that a request without a token asks for."""
+        """Return the index of the first row of the page that a request without a token asks for."""
         shape, text = self.shape, sent.get(self._place)
         if text is None:
             return 0
@@ -292,7 +296,7 @@ class StreamApi:
         return requests[0]
 
     def _shape(self, anatomy: Anatomy) -> PageShape:
-        """The shape of pages that the stream reads to their end. Raises NotSimulated: none was found."""
+        """Return a shape of pages that the stream reads to their end. Raises NotSimulated: when none is found."""
         largest = _USUAL_SIZE if anatomy.size is None else anatomy.size
         sizes = list(
             dict.fromkeys(
@@ -304,7 +308,7 @@ class StreamApi:
         for shape in shapes(anatomy.path, sizes, anatomy.looks_at):
             try:
                 if (paged_shape := self._tried(shape)) is not None:
-                    # Found with few records, but pages are as large as the stream asks for.
+                    # Found with small pages, but real pages are as large as the stream asks for.
                     return paged_shape if shape.single else replace(paged_shape, size=largest)
             except NotSimulated as refused:
                 problem = refused
@@ -316,7 +320,10 @@ class StreamApi:
         return replace(ended, more=())
 
     def _tried(self, shape: PageShape) -> PageShape | None:
-        """A shape with which the stream goes from page to page and stops; None: it does not. Raises NotSimulated."""
+        """Return the shape if the stream pages through it and stops, or else None.
+
+        Raises NotSimulated: see `Probe.read`.
+        """
         size = shape.size or 1
         rows = self._samples(2 * size)
         tokens = [page_token([self._name, "", None, None, at * size]) for at in (1, 2)]
@@ -333,7 +340,7 @@ class StreamApi:
     def _ended(
         self, shape: PageShape, rows: Sequence[JsonObject]
     ) -> tuple[PageShape, None] | tuple[None, NotSimulated | None]:
-        """A shape whose page with some rows is the last one, or None, and why."""
+        """Return the shape with a page of these rows at which the stream stops; or None, and why none was found."""
         problem = None
         for last in last_pages(shape):
             ended = replace(shape, last=last)
@@ -353,9 +360,9 @@ class StreamApi:
         return self._sampled[:count]
 
     def _placed(self, shape: PageShape, requests: Sequence[Request], rows: Sequence[JsonObject]) -> PageShape | None:
-        """The shape with the way in which further pages are asked for; None: nobody could tell which.
+        """Return the shape with the way in which the stream requests further pages; None if that is unclear.
 
-        requests: for the first three pages, the first two of which had `rows`.
+        requests: for the first three pages, of which the first two contained `rows`.
         """
         first, second, third = map(leaves, requests)
         moved = differing(second, third)
@@ -363,7 +370,7 @@ class StreamApi:
             return None
         self.template = replace(self.template, paged=frozenset({*moved, *(second.keys() - first.keys())}))
         if token_in(requests[1]) is not None:
-            # A text that was taken for a path is none that an API would give.
+            # A token that the stream takes for a URL path is not one that an API would send.
             return None if any(leaf[0] == "path" for leaf in moved) else shape
         if any(value in {TOKEN, URL} for _, value in shape.more if isinstance(value, str)):
             return None

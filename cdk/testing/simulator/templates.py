@@ -1,7 +1,7 @@
-"""Template: what the requests of a stream look like, found by looking at some; what a request then asks for.
+"""Template: what a stream's requests look like, learned from examples, and what a given request asks for.
 
-Nothing is known of how a stream makes its requests: some are made that differ in one thing, such as the window, and
-what differs in them is where that thing is.
+Nothing is known about how a stream builds its requests. The simulator has it send requests that differ in one thing,
+such as the window, and the places where they differ hold that thing.
 """
 
 import re
@@ -36,13 +36,13 @@ _FORMATS = (
     "%m/%d/%Y", "%d-%m-%Y", "%d.%m.%Y", "%s", "%ms", "%Y-%m", "%Y",
 )
 # fmt: on
-"""How requests may write a moment, besides the formats of the cursor."""
+"""How requests may write a timestamp, besides the formats of the cursor."""
 _PRECISIONS = [timedelta(days=1), timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)]
 _MICROSECOND = timedelta(microseconds=1)
 
 
 def leaves(request: Request) -> dict[Leaf, str]:
-    """All places of a request that hold something, but for credentials."""
+    """Return the values at all places of a request, except credentials."""
     url = urlsplit(request.full_url)
     located: dict[Leaf, str] = {("path", str(at)): unquote(part) for at, part in enumerate(url.path.split("/"))}
     for name, values in parse_qs(url.query, keep_blank_values=True).items():
@@ -73,15 +73,16 @@ def _inside(value: JsonValue, where: Leaf) -> Iterator[tuple[Leaf, str]]:
 
 
 def differing(first: Mapping[Leaf, str], second: Mapping[Leaf, str]) -> set[Leaf]:
-    """The places at which two requests differ."""
+    """Return the places at which two requests differ."""
     return {leaf for leaf in {*first, *second} if first.get(leaf) != second.get(leaf)}
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a request asks for. part: of a collection. lower, upper: ranks of the cursor, both included.
+    """What a request asks for. part: of a collection. lower, upper: ranks of the cursor, inclusive.
 
-    position: at which record the page begins; None: its place says. fit: how much the request looks like the template.
+    position: the index of the page's first record; None: another place in the request says. fit: how well the request
+    matches the template.
     """
 
     part: str = ""
@@ -92,7 +93,7 @@ class Query:
 
     @classmethod
     def brought_back(cls, token: Sequence[JsonValue]) -> "Query":
-        """What a page token says: the first four of these."""
+        """Return the query that a page token holds: its first four fields."""
         part, *numbers = token
         lower, upper, position = (each if isinstance(each, int) else None for each in numbers)
         return cls(str(part), lower, upper, position)
@@ -100,7 +101,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How a leaf holds the ends of a window: a pattern with the groups `lower` and `upper`, and how they are read."""
+    """How a leaf holds the ends of a window: a pattern with the groups `lower` and `upper`, and how to parse them."""
 
     pattern: re.Pattern[str]
     ranks: Mapping[str, Callable[[str], int | None]]
@@ -108,9 +109,9 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Template:
-    """The requests of a stream. base: one of them, for its first page. keyed: what differs from partition to partition.
+    """The form of a stream's requests. base: a request for a first page. keyed: the places that differ by partition.
 
-    windowed: what differs from window to window. paged: what further pages add or change.
+    windowed: the places that differ by window. paged: the places that later pages add or change.
     """
 
     base: Mapping[Leaf, str]
@@ -119,7 +120,7 @@ class Template:
     paged: frozenset[Leaf] = frozenset()
 
     def match(self, sent: Mapping[Leaf, str]) -> Query | None:
-        """What a request asks for; None: it is none of this stream's."""
+        """Return what a request asks for; None if it is not a request of this stream."""
         windowed, part, ranks, fit = self.windowed or {}, [], dict[str, int | None](), 0
         for leaf in sorted({*self.base, *sent}):
             text = sent.get(leaf)
@@ -153,9 +154,9 @@ def _without_groups(located: re.Match[str]) -> str:
 
 
 def probe_windows(cursor: Cursor | None) -> Sequence[Window | None]:
-    """Two windows that differ in both ends, and in all that these may be written as; None without a cursor.
+    """Return two windows that differ in both ends, in every unit they may be written in; `[None]` without a cursor.
 
-    Raises TypeError: nobody knows how such a cursor writes its values.
+    Raises TypeError: when it is unknown how the cursor writes its values.
     """
     match cursor:
         case None:
@@ -170,9 +171,9 @@ def probe_windows(cursor: Cursor | None) -> Sequence[Window | None]:
 
 
 def bounds_of(cursor: Cursor, texts: Sequence[str], *, keyed: bool) -> Bounds | None:
-    """How a leaf holds the ends of a window, by what it is for the windows of `probe_windows`; None: who knows.
+    """Return how a leaf holds the ends of a window, from its texts for the windows of `probe_windows`; None if unclear.
 
-    keyed: something else in it may differ.
+    keyed: whether something else in the text may differ, too.
     """
     first, second = texts
     readings = {name: [*_readings(cursor, at)] for at, name in enumerate(("lower", "upper"))}
@@ -198,7 +199,7 @@ def bounds_of(cursor: Cursor, texts: Sequence[str], *, keyed: bool) -> Bounds | 
 
 
 def _readings(cursor: Cursor, end: int) -> Iterator[tuple[str, str, Callable[[str], int | None]]]:
-    """How one end of the two windows may be written, and how that is read. end: 0 for the start, 1 for the end."""
+    """Yield ways to write one end of the two windows, with its parser. end: 0 for the start, 1 for the end."""
     if isinstance(cursor, CountCursor):
         yield str(_NUMBERS[0][end]), str(_NUMBERS[1][end]), partial(_rank, cursor)
         return
@@ -208,7 +209,10 @@ def _readings(cursor: Cursor, end: int) -> Iterator[tuple[str, str, Callable[[st
 
 
 def _moment_rank(cursor: Cursor, pattern: str, text: str, *, last: bool) -> int | None:
-    """The rank of a moment as a request writes it. last: of the last that is written alike: of a day its end."""
+    """Return the rank of a timestamp in a request.
+
+    last: use the last instant with the same text, such as a day's end.
+    """
     moment = parse_timestamp(text, [pattern])
     if moment is None:
         return None

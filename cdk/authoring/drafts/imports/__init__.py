@@ -1,1 +1,1 @@
-"""Drafts from what other tools read APIs with."""
+"""Drafts from the files by which other tools read APIs."""

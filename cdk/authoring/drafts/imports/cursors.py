@@ -1,4 +1,4 @@
-"""Cursors of other tools as components: by a field, from a first value, which says how values are written."""
+"""Cursors of other tools as components: a field and an initial value, which shows the format of values."""
 
 import re
 from collections.abc import Mapping
@@ -16,16 +16,17 @@ _FORMS = {
     "%Y-%m-%dT%H:%M:%S": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d",
 }
 _SECONDS = 10**8
-"""Greater numbers are seconds since 1970."""
+"""Numbers from here on are seconds since 1970."""
 _EARLY = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def cursor_of(
     field: str, initial: JsonValue, sent: Mapping[str, str], config: ConfigFields, stream: str
 ) -> tuple[JsonObject, Guess]:
-    """The incremental sync by a field. initial: the first value of all; None: nothing says it. A number is a count.
+    """Return the incremental sync by a field.
 
-    sent: the parameters with the bounds of a window, as `start_time_option` or `end_time_option`.
+    initial: the first value; None if unknown. Numbers below `_SECONDS` count.
+    sent: the parameters for the bounds of a window, keyed by `start_time_option` or `end_time_option`.
     """
     options = {
         name: {"type": "RequestOption", "inject_into": "request_parameter", "field_name": parameter}
@@ -54,6 +55,6 @@ def cursor_of(
 
 
 def first_cursor_value(cursor: Mapping[str, JsonValue], config: ConfigFields, stream: str) -> JsonValue:
-    """A value of a component's cursor field, of a record that a first read brings."""
+    """Return a value of a component's cursor field that a record of a first read may have."""
     start = as_object(config.properties.get(f"start_of_{stream}")).get("default", cursor.get("start_value"))
     return int(str(start)) if cursor.get("datetime_format") == "%s" else start

@@ -1,4 +1,4 @@
-"""A `RESTAPIConfig` of dlt in a file: JSON, YAML, or a dict in Python code, which is read and never run."""
+"""Reads a `RESTAPIConfig` of dlt from a file: JSON, YAML, or a dict in Python code, which is parsed and never run."""
 
 import ast
 from pathlib import Path
@@ -8,12 +8,15 @@ from cdk.base.values import JsonObject, JsonValue, as_object
 from cdk.base.yaml_file import YamlFile
 
 CODE, SECRET, SETTING = "$code", "$secret", "$setting"
-"""Keys of objects that stand for what is no value: Python code as text, and names of dlt's secrets and settings."""
+"""Keys of objects that replace what is not a value: Python code as text, and names of dlt's secrets and settings."""
 
 
 def read_dlt_config(path: Path) -> JsonObject:
-    """The first object with `client` and `resources` in a file. Raises ConfigError: it cannot be read, or has none."""
-    # JSON is YAML.
+    """Return the first object with `client` and `resources` in a file.
+
+    Raises ConfigError: when it cannot be read or has none.
+    """
+    # The YAML parser also reads JSON.
     value = _in_python(path) if path.suffix == ".py" else YamlFile.load(path).value
     if isinstance(value, dict) and isinstance(value.get("client"), dict) and isinstance(value.get("resources"), list):
         return value

@@ -1,4 +1,4 @@
-"""The paginators of dlt as components of manifests."""
+"""Converts the paginators of dlt to components of manifests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,12 +16,12 @@ _OPTIONS: Mapping[str, set[str]] = {
     "page_number": {"base_page", "page_param"},
 }
 _ENDS_ANYWAY: Mapping[str, JsonValue] = {"total_path": None, "stop_after_empty_page": True}
-"""Options whose value says that pages end with an empty one, as they do with the component."""
+"""Options whose value means that pages end with an empty page, which the component assumes anyway."""
 _DLT = "dlt's file says so"
 
 
 def paging_of(settings: Mapping[str, JsonValue], stream: str) -> tuple[PaginatorGuess, Sequence[tuple[str, str]]]:
-    """The paginator of dlt's settings with its defaults; and which options cannot be carried over, and why."""
+    """Return the paginator for dlt's settings and defaults, and the options that are lost, each with the reason."""
     kind = {"json_response": "json_link"}.get(as_string(settings.get("type")), as_string(settings.get("type")))
     if kind not in _OPTIONS:
         return PaginatorGuess(None, None), [
@@ -54,7 +54,7 @@ def _paging(kind: str, settings: Mapping[str, JsonValue], pages: PageFacts) -> P
             size = settings.get("limit")
             always = {named("limit_param", "limit"): str(size)} if isinstance(size, int) else {}
             offset = named("offset_param", "offset")
-            # Whether an API fills the pages before the last one, nothing says.
+            # No page size: nothing says whether the API fills all pages before the last one.
             counted = counting(pages, {"type": "OffsetIncrement"}, offset, 1, what=f"`{offset}`", why=_DLT)
             return replace(counted, handled=counted.handled | always.keys(), always=always)
         case "page_number":

@@ -1,4 +1,4 @@
-"""From a `RESTAPIConfig` of dlt to a draft: each resource a stream, and a list of what could not be done faithfully."""
+"""Drafts a manifest from dlt's `RESTAPIConfig`: a stream for each resource, and a list of what is not carried over."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,7 +50,7 @@ _MODES = {"append": "append", "replace": "overwrite", "merge": "append_dedup"}
 
 
 class _Parent(NamedTuple):
-    """A field of a parent's records in a path. partition: what the partition calls it."""
+    """A field of a parent's records that a path contains. partition: the expression of its value."""
 
     placeholder: str
     stream: str
@@ -62,12 +62,15 @@ class _Parent(NamedTuple):
 
 
 def draft_of_dlt(document: Mapping[str, JsonValue], name: str) -> Draft:
-    """The draft of a config as `read_dlt_config` gives it. name: of its file. Raises ConfigError: no resource."""
+    """Return the draft of a config read by `read_dlt_config`.
+
+    name: of its file. Raises ConfigError: without a resource.
+    """
     return _Import(document).draft(name)
 
 
 class _Import:
-    """One config, and what is known of it so far."""
+    """The import of one config: its draft so far."""
 
     def __init__(self, document: Mapping[str, JsonValue]) -> None:
         self._config, self._guesses, self._left_out = ConfigFields(), list[Guess](), list[LeftOut]()
@@ -77,7 +80,7 @@ class _Import:
         self._logins: Sequence[Example] = ()
 
     def draft(self, name: str) -> Draft:
-        """The draft of the config's resources. Raises ConfigError: there is none."""
+        """Return the draft of the config's resources. Raises ConfigError: when there is none."""
         requester = self._requester()
         resources = [*self._named()]
         if not resources:
@@ -89,7 +92,7 @@ class _Import:
         return Draft(title, requester, streams, self._config, self._guesses, self._left_out, self._logins)
 
     def _named(self) -> Iterator[Mapping[str, JsonValue]]:
-        """The resources with what all have by default."""
+        """Yield the resources, completed by the defaults for all of them."""
         for each in self._resources:
             own = {"name": each} if isinstance(each, str) else as_object(each)
             if not as_string(own.get("name")):
@@ -103,7 +106,7 @@ class _Import:
             yield {**self._defaults, **own, "endpoint": {**endpoints[0], **endpoints[1], "params": params}}
 
     def _requester(self) -> JsonObject:
-        """The requester that all streams share: URL, headers, parameters and authentication of the client."""
+        """Return the requester that all streams share: URL, headers and authentication of the client."""
         self._leave_others("client", self._client, _CLIENT)
         url = self._client.get("base_url")
         self._base = urlsplit(url).path.rstrip("/") if isinstance(url, str) else ""
@@ -132,7 +135,7 @@ class _Import:
         return requester
 
     def _stream(self, resource: Mapping[str, JsonValue]) -> StreamDraft:
-        """A resource as a stream."""
+        """Return a resource as a stream."""
         name, where = snake(as_string(resource["name"])), f"resources.{resource['name']}"
         endpoint, at = as_object(resource["endpoint"]), f"{where}.endpoint"
         guesses = [Guess("no schema", "dlt infers it", "`spark-cdk discover --infer` shows it")]
@@ -182,7 +185,7 @@ class _Import:
         return present(request)
 
     def _record(self, name: str, key: JsonValue, cursor: JsonObject | None) -> JsonObject:
-        """A record for tests, with what its key, its cursor and its children need."""
+        """Return a record for tests, with the fields for its key, its cursor and its child streams."""
         names = [key] if isinstance(key, str) else [*map(as_string, as_list(key))]
         record: JsonObject = dict.fromkeys(names or ["id"], "1")
         for each in self._needed:
@@ -197,7 +200,7 @@ class _Import:
         return record
 
     def _path(self, path: str, parents: Sequence[_Parent]) -> str:
-        """A path with the expressions of its placeholders; what no parent gives is config."""
+        """Return a path with its placeholders as expressions; those that no parent fills become config."""
         fields = {each.placeholder: expression(each.partition) for each in parents}
 
         def value(match: re.Match[str]) -> str:
@@ -208,7 +211,7 @@ class _Import:
     def _cursor(
         self, where: str, name: str, endpoint: Mapping[str, JsonValue], params: JsonObject, guesses: list[Guess]
     ) -> JsonObject | None:
-        """The incremental sync; the parameters that it sends leave `params`."""
+        """Return the incremental sync; removes the parameters that it sends from `params`."""
         cursor = dict(as_object(endpoint.get("incremental")))
         for key, value in [*params.items()]:
             bound = as_object(value) if as_object(value).get("type") == "incremental" else None
@@ -255,7 +258,7 @@ class _Import:
         return pages
 
     def _selector(self, where: str, name: str, selector: JsonValue, guesses: list[Guess]) -> Sequence[str]:
-        """Where the records are in a response."""
+        """Return the path of the records in a response."""
         if selector is None:
             check = f"`spark-cdk preview {name}` shows the response; `field_path` leads to them"
             guesses.append(Guess("records: the body, or its elements", "dlt finds the list in the response", check))
@@ -278,9 +281,9 @@ class _Import:
             yield {"type": "HttpResponseFilter", "action": "IGNORE", **statuses, **texts}
 
     def _text(self, name: str, value: JsonValue, example: JsonValue = None, read: Read = in_field) -> str:
-        """A value of a request, read as `read` does.
+        """Return the text of a value of a request, as `read` reads it.
 
-        What may be secret, and what dlt looks up, becomes config, and is written nowhere.
+        A value that may be a secret, or that dlt looks up, becomes config, and is written nowhere.
         """
         own = as_object(value)
         label = as_string(own.get(SECRET)) or as_string(own.get(SETTING)) or name
@@ -305,7 +308,7 @@ class _Import:
                 return value
 
     def _is_code(self, where: str, value: JsonValue) -> bool:
-        """Whether a value is code, which is left out then."""
+        """Whether a value is code; then it is listed as left out."""
         code = as_object(value).get(CODE)
         if code is not None:
             self._leave(where, f"found `{code}`, which {_CODE}")
@@ -321,13 +324,13 @@ class _Import:
 
 
 def _path_of(resource: Mapping[str, JsonValue]) -> tuple[str, JsonObject]:
-    """The path of a resource, and its parameters."""
+    """Return the path of a resource, and its parameters."""
     endpoint = as_object(resource["endpoint"])
     return as_string(endpoint.get("path")) or as_string(resource["name"]), dict(as_object(endpoint.get("params")))
 
 
 def _parents(path: str, params: Mapping[str, JsonValue]) -> list[_Parent]:
-    """The fields of parents in a path."""
+    """Return the fields of parents that a path contains."""
     parents: list[_Parent] = []
     for placeholder in PARAMETER.findall(path):
         bound = as_object(params.get(placeholder))
@@ -354,7 +357,7 @@ def _router(parents: Sequence[_Parent], fields: Sequence[str]) -> JsonObject | N
 
 
 def _added(parents: Sequence[_Parent], fields: Sequence[str]) -> Iterator[JsonValue]:
-    """Fields of the parent, under the names that dlt gives them."""
+    """Yield added fields with values of the parent, under the names that dlt uses."""
     for field in fields:
         value = expression(f"stream_slice.extra_fields[{quoted(field)}]")
         yield {"type": "AddedFieldDefinition", "path": [f"_{parents[0].stream}_{field}"], "value": value}

@@ -1,4 +1,4 @@
-"""From the catalog of a Singer tap to a draft: schemas, keys and cursors. Of requests a catalog says nothing."""
+"""Drafts a manifest from a Singer tap's catalog: schemas, keys and cursors. A catalog does not describe requests."""
 
 from collections.abc import Iterator, Mapping
 
@@ -16,9 +16,9 @@ _KINDS: Mapping[type, str] = {bool: "boolean", int: "integer", float: "number"}
 
 
 def draft_of_singer(catalog: JsonValue, settings: JsonValue, name: str) -> Draft:
-    """The draft of a catalog. settings: of the tap; their names and types become config, and no value does.
+    """Return the draft of a catalog. settings: of the tap; their names and types become config, their values do not.
 
-    name: of the catalog's file. Raises ConfigError: it is none.
+    name: of the catalog's file. Raises ConfigError: when it has no streams.
     """
     streams = [each for each in map(as_object, as_list(as_object(catalog).get("streams"))) if _name(each)]
     if not streams:
@@ -77,20 +77,20 @@ def _stream(stream: Mapping[str, JsonValue], config: ConfigFields, left_out: lis
 
 
 def _types(schema: Mapping[str, JsonValue]) -> Iterator[str]:
-    """The types that a property may have, those of `anyOf` among them, as taps write them."""
+    """Yield the types that a property may have, including those of `anyOf`, which taps write."""
     yield from kinds_of(schema)
     for each in as_list(schema.get("anyOf")):
         yield from _types(as_object(each))
 
 
 def _metadata(stream: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-    """What the catalog says of a stream besides its schema."""
+    """Return the catalog's metadata on a stream as a whole."""
     entries = map(as_object, as_list(stream.get("metadata")))
     return as_object(next((each.get("metadata") for each in entries if not as_list(each.get("breadcrumb"))), None))
 
 
 def _deselected(stream: Mapping[str, JsonValue]) -> Iterator[str]:
-    """The properties that a person has left out."""
+    """Yield the properties that the user has deselected."""
     for entry in map(as_object, as_list(stream.get("metadata"))):
         path = [*map(as_string, as_list(entry.get("breadcrumb")))]
         if len(path) > 1 and as_object(entry.get("metadata")).get("selected") is False:

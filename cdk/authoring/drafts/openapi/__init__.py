@@ -1,1 +1,1 @@
-"""OpenAPI descriptions: what they describe, and the drafts that it makes."""
+"""OpenAPI descriptions: parses them and drafts manifests from them."""

@@ -1,6 +1,6 @@
-"""Description: an OpenAPI description (3.0, 3.1, and Swagger 2.0) as far as streams are made of it.
+"""Description: an OpenAPI description (3.0, 3.1, and Swagger 2.0), as far as streams need it.
 
-Its author may have erred anywhere: what is not of the expected type counts as missing.
+Any part of it may be wrong: a value that is not of the expected type counts as missing.
 """
 
 import re
@@ -19,7 +19,7 @@ from cdk.base.values import JsonValue, as_list, as_object, as_string, canonical,
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/?#]*@")
 _MOST_REFERENCES = 20
-"""References to references."""
+"""The longest chain of references that is followed."""
 
 _SUCCESS = ("200", "2XX", "2xx", "201", "203", "206", "default")
 _IN_PARAMETERS = ("type", "format", "enum", "default", "minimum", "maximum", "items")
@@ -27,10 +27,10 @@ _IN_PARAMETERS = ("type", "format", "enum", "default", "minimum", "maximum", "it
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What reads: a GET, or a POST whose path ends with a verb that does.
+    """An operation that reads: a GET, or a POST whose path ends with a reading verb.
 
-    schema: that of the body of its success, None where no JSON is described. headers: of that response. body: the
-    schema of the JSON that is sent.
+    schema: of the body of a successful response; None if no JSON is described. headers: of that response. body: the
+    schema of the JSON that the request sends.
     """
 
     path: str
@@ -46,20 +46,20 @@ class Operation:
 
     @property
     def resource_path(self) -> str:
-        """The path of the records: that of a POST without its verb."""
+        """The path of the records: for a POST, the path without its verb."""
         return self.path if self.method == "GET" else without_verb(self.path)
 
     def located(self, location: str) -> dict[str, Parameter]:
-        """The parameters of a part of the request, by name."""
+        """Return the parameters of one location of the request, by name."""
         return {each.name: each for each in self.parameters if each.location == location}
 
 
 class Description:
-    """A parsed description. name: what errors call it. origin: the URL that it came from, if any.
+    """A parsed description. name: for errors. origin: the URL it was read from, if any.
 
-    beside: gives the document that a relative reference means, None where it is not to be read.
+    beside: returns the document that a relative reference points to; None if it may not be read.
 
-    Raises ConfigError: it is none.
+    Raises ConfigError: when the document is not a description.
     """
 
     def __init__(
@@ -79,18 +79,18 @@ class Description:
         self.title, self.version = as_string(info.get("title")) or "the API", str(info.get("version") or "")
 
     def not_read(self) -> Sequence[str]:
-        """The files and URLs that it refers to and that are not read, and references to what they and it lack."""
+        """Return the referenced files and URLs that are not read, and references that resolve to nothing."""
         named = {each if (file := urldefrag(each).url) in self._files else file for each in self._unresolved}
         return sorted(_CREDENTIALS.sub("", each) for each in named)
 
     def mentions(self, words: str) -> bool:
-        """Whether these words are anywhere in it."""
+        """Whether the description contains these words anywhere."""
         return words in canonical(self._document)
 
     def resolved(self, value: JsonValue) -> Mapping[str, JsonValue]:
-        """The object that a value is or refers to; an empty one where there is none in what is read.
+        """Return the object that a value is or refers to; an empty one if no document that is read contains it.
 
-        Raises ConfigError: a file beside the description cannot be read.
+        Raises ConfigError: when a file beside the description cannot be read.
         """
         for _ in range(_MOST_REFERENCES):
             value = as_object(value)
@@ -104,13 +104,13 @@ class Description:
         return {}
 
     def _with(self, file: str) -> Registry[JsonValue]:
-        """The documents, with that of a file if it is to be read; its references are as from the description."""
+        """Return the documents, with that of a file if it may be read, its references relative to the description."""
         if file not in self._files and (document := self._beside(file)) is not None:
             self._files = self._files.with_resource(file, Resource.opaque(_as_from_outside(document, file)))
         return self._files
 
     def operations(self) -> Iterator[Operation]:
-        """The operations that read, one of a path, in the order of the paths."""
+        """Yield the operations that read, one for each path, in the order of the paths."""
         for path, value in as_object(self._document.get("paths")).items():
             item = self.resolved(value)
             if get := as_object(item.get("get")):
@@ -119,7 +119,7 @@ class Description:
                 yield replace(self._operation(path, item, post), method="POST", body=self._sent(post))
 
     def servers(self, operation: Operation) -> Sequence[JsonValue]:
-        """The servers of an operation, in the form of OpenAPI 3."""
+        """Return the servers of an operation, in the form of OpenAPI 3."""
         if "swagger" in self._document:
             scheme = next(map(as_string, as_list(self._document.get("schemes"))), "https")
             host, base = as_string(self._document.get("host")), as_string(self._document.get("basePath"))
@@ -127,12 +127,12 @@ class Description:
         return operation.servers or as_list(self._document.get("servers"))
 
     def absolute(self, url: str) -> str:
-        """A URL of the description, joined to where it came from, without the user and password that it may name."""
+        """Return a URL of the description, resolved against its origin, without a user and password."""
         joined = urljoin(self._origin, url) if self._origin and "://" not in url else url
         return _CREDENTIALS.sub("", joined)
 
     def security_schemes(self) -> Mapping[str, Mapping[str, JsonValue]]:
-        """The ways to log in, by name."""
+        """Return the security schemes, by name."""
         components = as_object(self._document.get("components"))
         schemes = components.get("securitySchemes") or self._document.get("securityDefinitions")
         return {name: self.resolved(scheme) for name, scheme in as_object(schemes).items()}
@@ -157,7 +157,7 @@ class Description:
         )
 
     def _sent(self, post: Mapping[str, JsonValue]) -> JsonValue:
-        """The schema of the JSON that an operation is sent."""
+        """Return the schema of the JSON that an operation sends."""
         parameters = map(self.resolved, as_list(post.get("parameters")))
         of_swagger = next((each for each in parameters if each.get("in") == "body"), None)
         return _body(self.resolved(post.get("requestBody")) if of_swagger is None else of_swagger)
@@ -176,7 +176,7 @@ class Description:
 
 
 def _as_from_outside(value: JsonValue, file: str) -> JsonValue:
-    """A part of a file with its references joined to where the file is."""
+    """Return a part of a file with its references relative to the description instead of the file."""
     match value:
         case list():
             return [_as_from_outside(part, file) for part in value]
@@ -188,7 +188,7 @@ def _as_from_outside(value: JsonValue, file: str) -> JsonValue:
 
 
 def _joined(file: str, reference: str) -> str:
-    """A reference in a file as from the description; `..` is kept where it leads out of the folder."""
+    """Return a file's reference relative to the description; `..` remains if it leads out of the folder."""
     url, fragment = urldefrag(reference)
     if "://" not in url:
         url = normpath(join(dirname(file), url)) if url else file
@@ -196,7 +196,7 @@ def _joined(file: str, reference: str) -> str:
 
 
 def _body(message: Mapping[str, JsonValue]) -> JsonValue:
-    """The schema of the JSON of a request or a response."""
+    """Return the schema of the JSON of a request or a response; None if there is none."""
     if "schema" in message:
         return message["schema"]
     media = as_object(message.get("content"))

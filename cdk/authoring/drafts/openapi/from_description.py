@@ -1,4 +1,4 @@
-"""From a description to a draft: a stream for each collection that it can read."""
+"""Drafts a manifest from a description: a stream for each collection that it describes."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ _NO_FIELDS = {"authorization", "accept", "content-type"}
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A path that is read by a stream."""
+    """A path that a stream reads."""
 
     name: str
     operation: Operation
@@ -47,17 +47,17 @@ class _Candidate:
 
     @property
     def kinds(self) -> Mapping[str, str]:
-        """The types of the fields."""
+        """The types of the fields, by name."""
         return {name: as_string(schema.get("type")) for name, schema in self.fields.items()}
 
     @property
     def resource(self) -> str:
-        """What the path calls the records."""
+        """The path's name for the records."""
         return (segments(self.operation.resource_path) or [""])[-1]
 
 
 def draft_of(description: Description) -> Draft:
-    """The draft of a manifest for what a description describes. Raises ConfigError: it has no collection."""
+    """Return the draft of a manifest for a description. Raises ConfigError: when it describes no collection."""
     schemas, left_out = Schemas(description), []
     operations = {operation.path: operation for operation in description.operations()}
     collections: dict[str, Collection] = {}
@@ -103,9 +103,9 @@ def _fields(schemas: Schemas, items: JsonValue) -> Mapping[str, Mapping[str, Jso
 
 
 def _names(paths: Mapping[str, str]) -> dict[str, str]:
-    """The name of the stream of each path: its segments behind those that all have, so that new paths rename none.
+    """Name the stream of each path by its segments after those common to all, so that new paths rename no stream.
 
-    paths: with what each calls its records.
+    paths: each with the path of its records.
     """
     parts = {path: [snake(part) for part in segments(records)] for path, records in paths.items()}
     shared = 0
@@ -126,13 +126,13 @@ def _names(paths: Mapping[str, str]) -> dict[str, str]:
 
 
 def _with_parents(schema: JsonObject, parents: Mapping[str, ParentKey | None]) -> JsonObject:
-    """The schema of records that have the parents' keys, too."""
+    """Return the schema of records that also have the parents' keys."""
     added: JsonObject = {name: {"type": each.kind} if each.kind else {} for name, each in parents.items() if each}
     return {**schema, "properties": {**added, **as_object(schema.get("properties"))}} if added else schema
 
 
 def _added(parents: Mapping[str, ParentKey | None]) -> JsonValue:
-    """What adds the parents' keys to records; None where they have them."""
+    """Return the transformations that add the parents' keys to records; None if the records have them."""
     fields: list[JsonValue] = [
         {
             "path": [name],
@@ -193,7 +193,7 @@ class _Drafting:
         return Draft(title, requester, streams, self._config, guesses, left_out, login_.examples)
 
     def _base(self, operation: Operation) -> tuple[str, str]:
-        """Where an operation's paths begin, with expressions for variables, and with their defaults."""
+        """Return the base URL of an operation, with expressions for server variables, and with their defaults."""
         server = as_object(next(iter(self._description.servers(operation)), None))
         written = actual = self._description.absolute(as_string(server.get("url")) or "/").rstrip("/")
         for name, value in as_object(server.get("variables")).items():
@@ -281,7 +281,7 @@ class _Drafting:
         return PageFacts(candidate.name, parameters, leaves, headers, operation.text, key_field, not records, asked_in)
 
     def _sent(self, operation: Operation) -> Mapping[str, Parameter]:
-        """The fields of the JSON that an operation is sent."""
+        """Return the fields of the JSON that an operation sends."""
         schema = self._schemas.flat(operation.body)
         required = as_list(schema.get("required"))
         fields = {name: self._schemas.flat(part) for name, part in as_object(schema.get("properties")).items()}
@@ -300,7 +300,7 @@ class _Drafting:
         return [*guesses, Guess(f"primary key `{'`, `'.join(keys)}`", why, _DOCS)]
 
     def _required(self, parameters: Mapping[str, Parameter], used: set[str]) -> JsonObject:
-        """The parameters that must be sent: from the config, or the one value that there is."""
+        """Return the required parameters, with values from the config, or with their only possible value."""
         sent: JsonObject = {}
         for name, each in parameters.items():
             if not each.required or name in used or name.lower() in _NO_FIELDS:

@@ -1,4 +1,4 @@
-"""Paths with parameters: which come from the config, and which from the records of a parent stream."""
+"""Paths with parameters: some come from the config, others from the records of a parent stream."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,9 +15,9 @@ _LONGEST_TITLE = 100
 
 @dataclass(frozen=True, slots=True)
 class ParentKey:
-    """A parent's key in a path. names: what a field of the records with it may be called; kind: its type.
+    """A parent's key in a path. names: possible names of the field that holds it in records; kind: its type.
 
-    field: that of the partition, which is so many parents `up`.
+    field: of the partition that is `up` levels above the stream's own.
     """
 
     field: str
@@ -27,15 +27,15 @@ class ParentKey:
 
     @property
     def value(self) -> str:
-        """The expression of its value."""
+        """The expression of the key's value."""
         return expression("".join(["stream_partition", *["['parent_slice']"] * self.up, f"['{self.field}']"]))
 
 
 @dataclass(frozen=True, slots=True)
 class BoundPath:
-    """A path with an expression for each parameter. router: None where there is no parent.
+    """A path with an expression for each parameter. router: None if there is no parent.
 
-    levels: for each expression the parent's key that it is; None for one of the config.
+    levels: for each expression the parent's key that it stands for; None for a value of the config.
     """
 
     template: str
@@ -45,9 +45,9 @@ class BoundPath:
     guesses: Sequence[Guess] = ()
 
     def keys(self, kinds: Mapping[str, str]) -> Mapping[str, ParentKey | None]:
-        """The fields that the parents' keys are in records, by name; None for one that the records have themselves.
+        """Return the parents' keys by their field in records; None for a field that the records have themselves.
 
-        kinds: the types of the fields that they have.
+        kinds: the types of the records' fields.
         """
         keys: dict[str, ParentKey | None] = {}
         for level in filter(None, self.levels):
@@ -60,7 +60,7 @@ class BoundPath:
 
     @property
     def path(self) -> str:
-        """The path for a manifest."""
+        """The path for a manifest, with expressions."""
         values = iter(self.values)
         return PARAMETER.sub(lambda _: next(values), self.template)
 
@@ -72,7 +72,7 @@ class BoundPath:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """What may be the parent of others. resource: what its path calls the records; kinds: the types of their fields."""
+    """A possible parent. resource: its path's name for the records; kinds: the types of their fields."""
 
     operation: Operation
     stream: str
@@ -81,7 +81,7 @@ class Parent:
 
 
 class Paths:
-    """The paths of all streams, each of which may be a parent."""
+    """The paths of all streams, any of which may be a parent."""
 
     def __init__(self, parents: Sequence[Parent], config: ConfigFields) -> None:
         self._config = config
@@ -92,7 +92,7 @@ class Paths:
         self._above: dict[str, str] = {}
 
     def bound(self, operation: Operation) -> BoundPath:
-        """The path of an operation: its last parameter that a parent has goes through the parent's records."""
+        """Bind the parameters of an operation's path; the last one that a parent has takes its values from there."""
         names, known = path_parameters(operation.path), operation.located("path")
         for index in reversed(range(len(names))):
             before = _before(operation.path, index)
@@ -106,7 +106,7 @@ class Paths:
         return BoundPath(operation.path, values, [None] * len(names))
 
     def _parent(self, path: str, before: str) -> Parent | None:
-        """The collection at what is before a parameter; else, for `/teams/{id}/members`, the only one of teams."""
+        """Return the collection at the path before a parameter, or the only one of `teams` in `/teams/{id}/members`."""
         if (parent := self._parents.get(shape(before))) is not None:
             return parent
         parts = segments(before)
@@ -123,7 +123,7 @@ class Paths:
         return False
 
     def field(self, parameter: Parameter) -> str:
-        """The expression of a parameter's value in the config."""
+        """Return the expression that reads a parameter's value from the config."""
         kind = as_string(parameter.schema.get("type"))
         schema: JsonObject = {"type": kind if kind in SIMPLE_TYPES else "string", "title": _title(parameter)}
         if kind in SIMPLE_TYPES:
@@ -151,7 +151,7 @@ class Paths:
         return BoundPath(operation.path, [*values, *rest], [*levels, *[None] * len(rest)], router, [guess])
 
     def _value(self, operation: Operation, name: str) -> str:
-        """The expression of a parameter in the config: one called `id` is that of what is before it in the path."""
+        """Return the config expression of a parameter; one called `id` is prefixed by the path segment before it."""
         parameter = operation.located("path").get(name) or Parameter(name, "path", True, {"type": "string"}, "")
         before = segments(operation.path[: operation.path.index(f"{{{name}}}")])
         if plain(name) in _GENERAL and before:
@@ -160,11 +160,11 @@ class Paths:
 
 
 def _before(path: str, index: int) -> str:
-    """What is before a parameter of a path."""
+    """Return the part of a path before its parameter number `index`."""
     return path[: [match.start() for match in PARAMETER.finditer(path)][index]]
 
 
 def _title(parameter: Parameter) -> str:
-    """What a form calls a parameter: the first sentence about it."""
+    """Return a parameter's title for a form: the first sentence of its description."""
     text = " ".join(parameter.text.split()).partition(". ")[0].rstrip(".")
     return text if 0 < len(text) <= _LONGEST_TITLE else parameter.name

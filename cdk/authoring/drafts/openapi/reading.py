@@ -1,4 +1,4 @@
-"""Reads a description from a file and the files of its folder that it refers to, or from a URL; from nowhere else."""
+"""Reads a description from a URL, or from a file and those files of its folder that it refers to; from nowhere else."""
 
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from cdk.rest.http.redact import safe_url
 
 
 def read_description(location: str, transport: Transport | None = None) -> Description:
-    """The description in a file, or at an http(s) URL. Raises ConfigError: there is none."""
+    """Read the description in a file or at an http(s) URL. Raises ConfigError: when it is missing or invalid."""
     is_url = location.startswith(("http://", "https://"))
     shown = safe_url(location) if is_url else location
     try:
@@ -28,7 +28,7 @@ def read_description(location: str, transport: Transport | None = None) -> Descr
 
 
 def _parsed(text: str, shown: str) -> JsonValue:
-    """A document. Raises ConfigError: it is none."""
+    """Parse a JSON or YAML document. Raises ConfigError: when it is neither."""
     try:
         return from_json(text) if text.lstrip().startswith("{") else YamlFile.parse(text, Path(shown)).value
     except ValueError as error:
@@ -36,7 +36,10 @@ def _parsed(text: str, shown: str) -> JsonValue:
 
 
 def _beside(folder: Path, reference: str) -> JsonValue:
-    """The document in a file of a folder or below it; None: a reference means none. Raises ConfigError: it is none."""
+    """Return the document in a file inside the folder; None if there is no such file.
+
+    Raises ConfigError: when it is invalid.
+    """
     file = folder / unquote(reference)
     try:
         return _parsed(file.read_text("utf-8"), str(file)) if is_file(file, within=folder) else None
@@ -49,6 +52,6 @@ def _fetched(url: str, transport: Transport) -> str:
 
 
 def _origin(url: str) -> str:
-    """The URL without what is secret in it: others are joined to it."""
+    """Return the URL without credentials and query, as the base of relative URLs."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

@@ -1,4 +1,4 @@
-"""Which responses are collections of records, and where in them the records lie."""
+"""Decides which responses are collections of records, and where in them the records lie."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ _AROUND = frozenset(
     }
 )
 # fmt: on
-"""Words of the properties that an envelope has beside its records."""
+"""Words in the names of properties that an envelope has besides its records."""
 
 _BESIDE = {"errors", "warnings", "links", "included"}
-"""Lists that are never the records where there are others."""
+"""Lists that are not taken for the records if there are others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """Records of a response. path: where they lie. items: the schema of one, as the description has it."""
+    """The records of a response. path: of their list. items: the schema of a record, as in the description."""
 
     path: tuple[str, ...]
     items: JsonValue
@@ -38,7 +38,7 @@ class Collection:
 
 
 def collection(operation: Operation, schemas: Schemas) -> Collection | str:
-    """The collection that an operation reads, or why it is none."""
+    """Return the collection that an operation reads, or the reason why it is not one."""
     if operation.schema is None:
         return "no JSON response is described"
     if shape(operation.path).endswith("{}"):
@@ -59,7 +59,7 @@ def collection(operation: Operation, schemas: Schemas) -> Collection | str:
 
 
 def _by_key(operation: Operation, schemas: Schemas) -> Collection | str:
-    """A path that ends with a parameter reads one object, as a rule."""
+    """Return the collection of a path that ends with a parameter; such a path usually reads a single object."""
     body = schemas.flat(operation.schema)
     if body.get("type") == "array":
         return _of_items(body, schemas)
@@ -98,7 +98,7 @@ def _in_object(body: Mapping[str, JsonValue], name: str, schemas: Schemas, path:
 
 
 def _unwrapped(wrapped: Collection, name: str, schemas: Schemas) -> Collection:
-    """Records in objects that hold nothing but other objects: that which is called as the path is."""
+    """Unwrap records from elements with only objects as properties: take the property with the path's name."""
     parts = as_object(schemas.flat(wrapped.items).get("properties"))
     own = [key for key in parts if singular(key) == singular(name)]
     if not own or any(schemas.flat(part).get("type") != "object" for part in parts.values()):

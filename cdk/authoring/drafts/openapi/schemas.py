@@ -1,4 +1,4 @@
-"""Schemas of a description as JSON Schema that stands alone: no references, no `allOf`, and an end where it recurs."""
+"""Schemas of a description as self-contained JSON Schema: no references, no `allOf`, and finite where they recur."""
 
 from collections.abc import Iterator, Mapping
 
@@ -6,13 +6,13 @@ from cdk.authoring.drafts.openapi.description import Description
 from cdk.base.values import SIMPLE_TYPES, JsonObject, JsonValue, as_list, as_object, as_string, kinds_of
 
 _DEEPEST = 5
-"""Levels of a record's schema; what is deeper is any object."""
+"""The deepest level of a record's schema; below it, any object is allowed."""
 
 _MOST_FIELDS = 1000
-"""Fields of a record, at all levels, behind which objects are any."""
+"""The most fields of a record, at all levels together; beyond it, objects are not described."""
 
 _MOST_PARTS = 8
-"""Levels of `allOf` and the like inside each other."""
+"""The deepest nesting of `allOf` and the like."""
 
 _DATES = ("date-time", "date")
 
@@ -24,7 +24,7 @@ class Schemas:
         self._description, self._remaining = description, 0
 
     def flat(self, value: JsonValue, depth: int = 0) -> Mapping[str, JsonValue]:
-        """A schema with `type`, and with the `properties` of all that it is composed of; these are as they were."""
+        """Return a schema with its `type` and the `properties` of all its parts, which are themselves unchanged."""
         schema = self._description.resolved(value)
         if depth > _MOST_PARTS:
             return schema
@@ -45,12 +45,15 @@ class Schemas:
         return {**merged, "type": kind} if kind is not None else merged
 
     def record(self, value: JsonValue) -> JsonObject:
-        """The JSON Schema of a record. Every field may be null: descriptions seldom know."""
+        """Return the JSON Schema of a record.
+
+        Every field is nullable, because descriptions are rarely reliable about it.
+        """
         self._remaining = _MOST_FIELDS
         return {**self._written(value, _DEEPEST, ()), "type": "object"}
 
     def leaves(self, value: JsonValue, depth: int = 3) -> Iterator[tuple[tuple[str, ...], Mapping[str, JsonValue]]]:
-        """The properties of a body that are neither objects nor lists, with the names that lead to them."""
+        """Yield the properties of a body that are neither objects nor lists, with their paths."""
         for name, part in as_object(self.flat(value).get("properties")).items():
             schema = self.flat(part)
             match schema.get("type"):
@@ -83,7 +86,7 @@ class Schemas:
 
 
 def _kind(schema: Mapping[str, JsonValue]) -> str | None:
-    """The type of a schema; None where there is none, or more than one."""
+    """Return the type of a schema; None if it has none, or more than one."""
     if len(kinds := kinds_of(schema)) == 1:
         return kinds[0]
     if "properties" in schema or "additionalProperties" in schema:
