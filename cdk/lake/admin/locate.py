@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,6 +38,15 @@ class StreamLocation:
     def name(self) -> str:
         """The stream's name, with its namespace if it has one."""
         return f"{self.namespace}.{self.stream}" if self.namespace else self.stream
+
+    def nested(self) -> Folder | None:
+        """Return a table around this one's folder, or inside it; None if there is none.
+
+        Cleaning up the outer one, such as by a full VACUUM, would remove the files of the inner one.
+        """
+        around = [self.root.parent] if self.namespace else []
+        inside = (self.root.join(name) for name in self.root.folders() if not name.startswith("_"))
+        return next((folder for folder in chain(around, inside) if is_table(folder, self.stream)), None)
 
     def app(self, pipeline: str) -> str:
         """Return the application id whose transaction version is the marker in the table's log."""

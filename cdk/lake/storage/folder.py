@@ -43,6 +43,11 @@ class Folder(ABC):
 
     @property
     @abstractmethod
+    def parent(self) -> Self:
+        """The folder that this one is a direct member of."""
+
+    @property
+    @abstractmethod
     def uri(self) -> str:
         """The folder's address in the form that delta-rs takes."""
 
@@ -142,6 +147,10 @@ class LocalFolder(Folder):
 
     def __str__(self) -> str:
         return str(self.path)
+
+    @property
+    def parent(self) -> "LocalFolder":
+        return LocalFolder(self.path.parent)
 
     def join(self, *names: str) -> "LocalFolder":
         return LocalFolder(self.path.joinpath(*names))

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
@@ -69,6 +69,10 @@ class ObjectStoreFolder(Folder):
 
     def join(self, *names: str) -> "ObjectStoreFolder":
         return ObjectStoreFolder(self.scheme, self.bucket, "/".join(filter(None, (self.key, *names))), self.options)
+
+    @property
+    def parent(self) -> "ObjectStoreFolder":
+        return replace(self, key=self.key.rpartition("/")[0])
 
     @property
     def uri(self) -> str:

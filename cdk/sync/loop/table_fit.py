@@ -70,12 +70,13 @@ def existing_table(
 ) -> StreamTable | None:
     """Return the stream's table, whose state is usable; None if it does not exist yet.
 
-    Raises ConfigError: when a table with these columns is impossible, or the table belongs to another stream. Also
-    raises what StreamTable raises.
+    Raises ConfigError: when a table with these columns is impossible, would be nested with another one, or belongs to
+    another stream. Also raises what StreamTable raises.
     """
     table = tables.existing(stream_plan.location)
     if table is None:
         check_new_table(stream_plan, declared)
+        _check_not_nested(stream_plan)
         return None
     check_fields(stream_plan, declared)
     _check_owned(table, stream_plan.stream.name)
@@ -83,6 +84,17 @@ def existing_table(
     if table.lost_state is not None:
         raise table.lost_state
     return table
+
+
+def _check_not_nested(stream_plan: StreamPlan) -> None:
+    """Raise ConfigError if a new table would lie inside another one, or around it; see also `check_apart`."""
+    root = stream_plan.root
+    if (other := stream_plan.location.nested()) is not None:
+        place = "inside" if root.inside(other) else "around"
+        raise ConfigError(
+            f"streams.{stream_plan.name}: its table {root} would lie {place} the table {other}, and cleaning up the "
+            "outer one removes the inner one; rename the stream or its namespace, or write it to another target.path"
+        )
 
 
 def check_new_table(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> None:

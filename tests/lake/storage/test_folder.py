@@ -100,6 +100,10 @@ def test_a_folder_is_inside_those_around_it_and_no_other(place: Folder) -> None:
     assert not place.join("ab").inside(place.join("a"))
 
 
+def test_a_folder_has_the_one_around_it_for_its_parent(place: Folder) -> None:
+    assert place.join("a", "b").parent == place.join("a")
+
+
 def test_a_file_is_put_on_a_disk_in_one_step(tmp_path: Path) -> None:
     as_folder(tmp_path).write("state.json", b"x")
 

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from cdk import Json, JsonSchema
 from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.storage.folder import LocalFolder
-from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.loop.runner import SyncResult, SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline
 from tests.samples import Orders, Users
 from tests.spark.given_source import Given
@@ -55,6 +55,29 @@ def test_a_sync_opens_each_table_once(caplog: pytest.LogCaptureFixture, tmp_path
     for _ in range(2):
         found = opens(caplog, tmp_path / "followed", streams={"orders": {}, "users": merged})
         assert found == {**once, "users_history": 1}
+
+
+class Inner(Orders):
+    """A stream whose namespace is called like another stream."""
+
+    name = "inner"
+    namespace = "orders"
+
+
+@pytest.mark.parametrize(("first", "second"), [(Orders, Inner), (Inner, Orders)])
+def test_a_table_of_another_pipeline_is_not_nested_with_a_new_one(
+    first: type[Orders], second: type[Orders], tmp_path: Path
+) -> None:
+    def synced(stream: type[Orders]) -> SyncResult:
+        settings = {"name": stream.__name__, "source": {"connector": "given"}, "target": {"path": str(tmp_path)}}
+        return SyncRunner(Pipeline.model_validate(settings), Given([stream()])).run()
+
+    assert synced(first).ok
+    (report,) = synced(second).streams
+
+    assert report.failure is not None
+    assert "cleaning up the outer one removes the inner one" in report.failure.message
+    assert synced(first).ok
 
 
 def test_a_table_that_somebody_else_has_changed_is_opened_again(tmp_path: Path) -> None:
