@@ -10,6 +10,7 @@ from cdk import (
     Checkpoint,
     ConfigError,
     CountCursor,
+    DatetimeCursor,
     FatalError,
     Item,
     Json,
@@ -310,3 +311,27 @@ def test_a_name_that_is_nearly_one_of_the_kit_is_an_error(name: str, value: obje
 )
 def test_names_of_an_authors_own_are_let_be(names: dict[str, object]) -> None:
     assert vars(type("Own", (HttpStream,), names)).keys() >= names.keys()
+
+
+class Backfill(Described):
+    cursor = DatetimeCursor("at", start="2024-01-01T00:00:00Z", end="2024-01-03T00:00:00Z", rereads_edge=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "warned"),
+    [
+        ("2024-01-02T00:00:00Z", False),
+        ("2024-01-03T00:00:00Z", False),
+        ("2024-01-04T00:00:00Z", True),
+        ("2999-01-01T00:00:00Z", True),
+    ],
+)
+def test_a_state_after_the_end_of_the_cursor_is_warned_of_with_that_end(
+    value: str,
+    warned: bool,  # noqa: FBT001
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    Backfill().checkpoint_reader(StreamState({WHOLE: Checkpoint({"at": value})})).next()
+
+    assert ("after the end of what can be read now (2024-01-03 00:00:00" in caplog.text) is warned
+    assert (caplog.text != "") is warned
