@@ -75,6 +75,8 @@ class TableState:
     """The start value of the stream's cursor in the sync that saved this state; None: unknown."""
     lookback: float | None = field(default=None, compare=False)
     """The lookback of the stream's cursor in the sync that saved this state, in seconds; None: unknown."""
+    request: str = field(default="", compare=False)
+    """The fingerprint of the stream's request in the sync that saved this state; empty: unknown."""
     began: str | None = field(default=None, compare=False)
     """When the sync started that read the first records this state continues from, a timestamp; None: unknown."""
     window: Mapping[str, JsonValue] | None = field(default=None, compare=False)

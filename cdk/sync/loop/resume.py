@@ -115,10 +115,11 @@ def with_beginning(plan: StreamPlan, saved: TableState, *, started: datetime | N
 
 
 def with_start(plan: StreamPlan, saved: TableState) -> TableState:
-    """Return the state with the start of the stream's cursor, and its lookback.
+    """Return the state with the start of the stream's cursor, its lookback, and the fingerprint of its request.
 
-    Warns if the state was saved with a later start, because the time between the two is not read, and if it was saved
-    with a shorter lookback, because records before that are not remembered. Raises what the cursor raises.
+    Warns if the state was saved with a later start, because the time between the two is not read; with a shorter
+    lookback, because records before that are not remembered; or with another request, because the older records of the
+    new one are not read. Raises what the cursor raises.
     """
     stream, cursor = plan.stream, plan.stream.cursor
     if cursor is None or plan.sync_mode != "incremental":
@@ -133,7 +134,15 @@ def with_start(plan: StreamPlan, saved: TableState) -> TableState:
             cursor.lookback,
             timedelta(seconds=known),
         )
-    saved = replace(saved, lookback=lookback)
+    if saved.state is not None and saved.request and stream.fingerprint not in {"", saved.request}:
+        logger.warning(
+            "%s: its requests differ from those that its state was saved with (another address, filter or other "
+            "setting of the connector or its config): what only the new ones return, and lies before the state, is not "
+            "read. Have it read with `spark-cdk state reset`, or `state rewind` to where it begins. %s",
+            plan.name,
+            plan.traits.reread,
+        )
+    saved = replace(saved, lookback=lookback, request=stream.fingerprint or saved.request)
     window = next(iter(cursor.windows(None, stream.now())), None)
     if window is None:
         return saved

@@ -6,16 +6,17 @@ from typing import Any, ClassVar
 
 import pytest
 
-from cdk import Item, JsonSchema, Partition, Slice, Stream, list_partitions
+from cdk import DatetimeCursor, Item, JsonSchema, Partition, Slice, Stream, list_partitions
 from cdk.base.errors import ConfigError, ServerError
 from cdk.base.task_map import run_inline
+from cdk.base.values import JsonValue
 from cdk.lake.admin.table_facts import tables_of
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.storage.folder import LocalFolder
 from cdk.lake.storage.object_store import folder_at
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop import runner as runner_module
-from cdk.sync.loop.resume import resume_point, warn_of_modes
+from cdk.sync.loop.resume import resume_point, warn_of_modes, with_start
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.workers import Workers
@@ -258,3 +259,36 @@ def test_the_rest_of_a_sync_that_was_killed_makes_a_table_no_younger(tmp_path: P
     assert known(tmp_path) == 0
     assert completed(tmp_path, 1) == 0
     assert completed(tmp_path, 2) == 2
+
+
+class Filtered(Stream):
+    """A stream that requests what its config says."""
+
+    cursor = DatetimeCursor("at", start="2024-01-01T00:00:00Z")
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+        yield from ()
+
+    @property
+    def requested(self) -> JsonValue:
+        return self.config.get("status")
+
+
+@pytest.mark.parametrize(("status", "warned"), [("open", False), ("all", True), (None, False)])
+def test_a_state_of_other_requests_is_warned_of_once(
+    status: str | None,
+    warned: bool,  # noqa: FBT001
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def plan(status: str | None) -> StreamPlan:
+        return StreamPlan(Filtered({"status": status}), folder_at("t", {}), INC, "append")
+
+    saved = replace(with_start(plan("open"), INC_DONE), state={"at": "2024-01-02T00:00:00Z"})
+    assert caplog.text == ""
+
+    changed = with_start(plan(status), saved)
+
+    assert ("its requests differ" in caplog.text) is warned
+    caplog.clear()
+    with_start(plan(status), changed)
+    assert caplog.text == ""
