@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from cdk.base.errors import CatalogError, CdkError
 from cdk.base.logs import logger
 from cdk.base.process.interruption import Interrupted, Interruption
-from cdk.base.run import one_run
+from cdk.base.run import current_run, one_run
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue, Record
 from cdk.base.wording import did_you_mean
@@ -85,7 +85,6 @@ def run_read(
     mask: Mask = str,
     leaks: SecretCheck | None = None,
     watch: Watch | None = None,
-    interruption: Interruption | None = None,
     longest_without_state: timedelta = LONGEST,
     limit: int | None = None,
 ) -> None:
@@ -97,18 +96,18 @@ def run_read(
     and the read continues with the next stream.
 
     mask: hides secrets in errors. leaks: secrets that no state may contain; a stream whose state has one fails.
-    interruption: ends the read after the next state; the stream is INCOMPLETE, and later streams are not started.
     longest_without_state: how long to hold back a state that weighs more than the records; 0 to write every state.
     limit: maximum number of records per stream; a stream with more is INCOMPLETE, its state covers whole pages only,
     and the read continues with the next stream.
 
     Raises StateError, before anything is read: when a state cannot be used. Raises CatalogError, as early: when the
     catalog has a stream twice. Raises StreamsFailed, after the last stream: when any has failed. Raises Interrupted:
-    when `interruption` ended the read early.
+    when the run's Interruption ended the read, after the next state or in a long wait; the stream is INCOMPLETE, and
+    later streams were not started.
     """
     with one_run():
-        leaks, interruption = leaks or SecretCheck(), interruption or Interruption()
-        out = _Out(write, clock, leaks, watch or Watch(), interruption, longest_without_state, limit)
+        interruption = current_run().own(Interruption)
+        out = _Out(write, clock, leaks or SecretCheck(), watch or Watch(), interruption, longest_without_state, limit)
         _read_all(streams, catalog, manager, out, execute=execute, mask=mask)
 
 

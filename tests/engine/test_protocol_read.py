@@ -1,6 +1,7 @@
 """A sync as protocol lines."""
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,9 @@ from cdk import (
 )
 from cdk.base.process.concurrency import Learned
 from cdk.base.process.interruption import Interrupted, Interruption
+from cdk.base.run import RunScope
 from cdk.base.secret_masking import Secrets
+from cdk.base.times.clock import sleep
 from cdk.engine.executors import Executor, Threads, serial
 from cdk.engine.protocol_read import StreamsFailed, run_read
 from cdk.protocol import (
@@ -123,7 +126,8 @@ def test_a_read_whose_time_is_up_ends_with_its_next_state_and_begins_no_other_st
 
     lines = Lines()
     streams = [Timed(), Plain()]
-    with pytest.raises(Interrupted, match="max_duration"):
+    interrupted = RunScope(shared={Interruption: interruption}).working()
+    with interrupted, pytest.raises(Interrupted, match="max_duration"):
         run_read(
             streams,
             catalog(*(stream.name for stream in streams)),
@@ -131,10 +135,33 @@ def test_a_read_whose_time_is_up_ends_with_its_next_state_and_begins_no_other_st
             lines,
             execute=execute,
             clock=lambda: NOW,
-            interruption=interruption,
         )
 
     assert lines.story == ["STARTED", "RUNNING", 3, ({"page": 1}, 3.0), "INCOMPLETE"]
+
+
+@pytest.mark.parametrize("execute", [serial, Threads(3, Learned(3))])
+def test_a_read_whose_time_is_up_in_a_long_wait_ends_with_its_last_state(
+    execute: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+
+    class Waiting(Users):
+        def read_page(self, slice: Slice, token: Json) -> Page:
+            if token == {"page": 1}:
+                clock.now = 1
+                sleep(3600)
+            return super().read_page(slice, token)
+
+    lines = Lines()
+    limited = RunScope(shared={Interruption: Interruption(timedelta(seconds=1), clock)}).working()
+    with limited, pytest.raises(Interrupted, match="max_duration"):
+        run_read([Waiting()], catalog("waiting"), ConnectorStateManager(), lines, execute=execute, clock=lambda: NOW)
+
+    assert lines.story == ["STARTED", "RUNNING", 3, ({"page": 1}, 3.0), "INCOMPLETE"]
+    assert sum(waits) < 1
 
 
 def test_a_stream_that_failed_is_told_where_the_read_is_interrupted_later() -> None:

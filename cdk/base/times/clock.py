@@ -10,6 +10,8 @@ from functools import lru_cache
 from threading import Event
 from typing import Protocol, TypeAlias
 
+from cdk.base.process.interruption import Interrupted, Interruption
+from cdk.base.run import current_run
 from cdk.base.values import FieldValue
 
 Clock: TypeAlias = Callable[[], datetime]
@@ -66,23 +68,27 @@ _STEP = 0.25
 """Seconds between two checks of whether a wait should end."""
 
 
-def sleep(seconds: float) -> None:
-    """Wait. Raises Stopped, within a quarter of a second, once the run has to end.
+_PATIENCE = 10.0
+"""A wait of at most so many seconds is finished even if the run is interrupted: most such waits let a page succeed."""
 
+
+def sleep(seconds: float) -> None:
+    """Wait. Raises Stopped, within a quarter of a second, once the result is no longer wanted.
+
+    Raises Interrupted: when the run is interrupted while more than ten seconds of the wait are left.
     Every wait uses `time.sleep`, also on threads, so connector tests that replace it do not wait.
     """
-    stop, other = _stop.get(), _PROCESS.time
+    stop, other, interruption = _stop.get(), _PROCESS.time, current_run().own(Interruption)
     if other is not None:
         other.sleep(seconds)
         seconds = 0
-    elif stop is None:
-        time.sleep(seconds)  # noqa: TID251 - the one place that really sleeps
-    if stop is None:
-        return
-    while not stop.is_set() and seconds > 0:
-        time.sleep(min(seconds, _STEP))  # noqa: TID251 - the same place
-        seconds -= _STEP
-    if stop.is_set():
+    while seconds > 0 and not (stop is not None and stop.is_set()):
+        if seconds > _PATIENCE and (why := interruption.why):
+            raise Interrupted(why)
+        step = seconds if stop is None and seconds <= _PATIENCE else min(seconds, _STEP)
+        time.sleep(step)  # noqa: TID251 - the one place that really sleeps
+        seconds -= step
+    if stop is not None and stop.is_set():
         raise Stopped
 
 

@@ -13,6 +13,7 @@ from cdk.base.logs import logger
 from cdk.base.process.interruption import Interruption
 from cdk.base.process.request_lease import RequestLease, leasing
 from cdk.base.process.tuning import tuned_for_records
+from cdk.base.run import RunScope
 from cdk.base.secret_masking import secret_values
 from cdk.cli.command_errors import retries_on_stderr
 from cdk.cli.config_file import load_config
@@ -98,12 +99,11 @@ def read(
                 mask=output.secrets.mask,
                 leaks=SecretCheck(secret_values(source.config_schema, settings)),
                 watch=watch,
-                interruption=interruption,
                 limit=limit,
             )
 
-    interruption = Interruption(max_duration)
-    with leasing(RequestLease(max_requests)):
+    limited = RunScope(shared={Interruption: Interruption(max_duration)}).working()
+    with limited, leasing(RequestLease(max_requests)):
         return run_protocol_command(say, debug=debug)
 
 

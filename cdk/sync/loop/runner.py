@@ -12,8 +12,8 @@ from pathlib import Path
 from cdk.base.errors import CdkError
 from cdk.base.logs import logger
 from cdk.base.process.crash_points import check_crash_point, crash_point
-from cdk.base.process.interruption import MAX_REQUESTS, Interruption
-from cdk.base.process.request_lease import RequestLease, RequestsSpent, leasing
+from cdk.base.process.interruption import MAX_REQUESTS, Interrupted, Interruption
+from cdk.base.process.request_lease import RequestLease, leasing
 from cdk.base.process.tuning import spare_pandas, tuned_for_records
 from cdk.base.run import RunScope, current_run, setting
 from cdk.base.secret_masking import Secrets, secret_values
@@ -167,9 +167,9 @@ class SyncRunner:
         with self._one_run() as tokens, counting(self._facts.http), leasing(requests), tuned_for_records(), crashes:
             try:
                 self._run()
-            except RequestsSpent:
-                # The requests were spent before the streams were known.
-                self._facts = replace(self._facts, interrupted=MAX_REQUESTS)
+            except Interrupted as end:
+                # The requests or the time were used up before the streams were known.
+                self._facts = replace(self._facts, interrupted=end.why)
             except BaseException as error:
                 self._facts = self._facts.ended_by(error)
                 raise

@@ -12,7 +12,7 @@ from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import CdkError, StateError, TransientError
 from cdk.base.logs import FirstWarning, logger, warn, warnings_in
-from cdk.base.process.request_lease import RequestsSpent
+from cdk.base.process.interruption import Interrupted
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.arrow.schema_evolution import Grown
@@ -212,7 +212,7 @@ class StreamSync:
         try:
             with self._planning():
                 return planning()
-        except RequestsSpent:
+        except Interrupted:
             # The slice being planned is lost, so the plan is not at its end.
             self._end_early()
             return None

@@ -16,9 +16,9 @@ from uuid import uuid4
 from cdk.base.errors import ConfigError, FatalError, StateError, TransientError
 from cdk.base.logs import logger
 from cdk.base.process.crash_points import crash_point
-from cdk.base.process.interruption import Interruption
+from cdk.base.process.interruption import Interrupted, Interruption
 from cdk.base.process.read_ahead import current_read_ahead
-from cdk.base.process.request_lease import RequestLease, RequestsSpent, leasing
+from cdk.base.process.request_lease import RequestLease, leasing
 from cdk.base.run import current_run, setting
 from cdk.base.task_map import task_attempt
 from cdk.base.values import Record
@@ -32,7 +32,6 @@ from cdk.rest.conditional_requests import NotModified, conditional_reads
 from cdk.rest.http.activity import activities, task_activity, working_for
 from cdk.rest.http.metrics import counting
 from cdk.rest.http.own_connections import limiting
-from cdk.rest.limits.budget_slice import TermEnded
 from cdk.rest.limits.task_budgets import SliceTerm, sharing, waiting
 from cdk.rest.tracing import Trace, tracing
 from cdk.sources.crashes import CRASH_SECRETS
@@ -330,7 +329,7 @@ def _read_slice(
                     return
     except TokenEnded:
         buffer.progress.wasted_token = progress.wasted
-    except (RequestsSpent, TermEnded):
+    except Interrupted:  # no request left, no turn before the task ends, or a long wait in an interrupted run
         buffer.progress.unasked = not buffer.progress.http.requests
         return
     except Exception as error:  # noqa: BLE001 - sent to the driver as a value

@@ -1,6 +1,7 @@
 """Moments are read and written in any format, and what is no moment is None."""
 
 import time
+from contextlib import nullcontext
 from contextvars import copy_context
 from datetime import UTC, datetime, timedelta, timezone
 from threading import Event
@@ -9,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdk.base.process.interruption import Interrupted, Interruption
+from cdk.base.run import RunScope
 from cdk.base.times.clock import Stopped, interruptible, parse_timestamp, sleep, system_clock, write_timestamp
 from cdk.base.values import Json
 
@@ -105,6 +108,29 @@ def test_a_wait_is_ended_in_its_middle(monkeypatch: pytest.MonkeyPatch) -> None:
     copy_context().run(waiting)
 
     assert len(waits) == 1
+
+
+@pytest.mark.parametrize(("seconds", "ends"), [(3600, True), (10.1, True), (10, False), (0.1, False)])
+@pytest.mark.parametrize("on_a_thread", [True, False])
+def test_a_wait_of_an_interrupted_run_ends_unless_it_is_short(
+    seconds: float,
+    ends: bool,  # noqa: FBT001
+    on_a_thread: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+    run = RunScope(shared={Interruption: Interruption(timedelta(0))})
+
+    def waiting() -> None:
+        if on_a_thread:
+            interruptible(Event())
+        with run.working(), pytest.raises(Interrupted, match="max_duration") if ends else nullcontext():
+            sleep(seconds)
+
+    copy_context().run(waiting)
+
+    assert sum(waits) == pytest.approx(0 if ends else seconds)
 
 
 def test_a_wait_that_nobody_ends_is_as_long_as_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,21 @@ class Numbers(PagedStream):
         urlopen(f"{address}/{{page}}").close()
         return Page([{{"n": page}}], {{"page": page + 1}} if page < 5 else None)
 """
+CLIENT = """
+from cdk import Page, PagedStream
+from cdk.rest import HttpClient, Request, RequestsTransport
+
+CLIENT = HttpClient(RequestsTransport())
+
+
+class Numbers(PagedStream):
+    schema = {{"type": "object", "properties": {{"n": {{"type": "integer"}}}}}}
+
+    def read_page(self, slice, token):
+        page = (token or {{}}).get("page", 0)
+        CLIENT.send(Request("GET", f"{address}/{{page}}"))
+        return Page([{{"n": page}}], {{"page": page + 1}} if page < 5 else None)
+"""
 PIPELINE = """
 name: numbers
 source: {connector: numbers_api.py}
@@ -58,22 +73,26 @@ main()
 
 @dataclass
 class Api:
-    """Pages, one of which waits. asked: it was asked for. go_on: has it answered."""
+    """Pages, one of which waits. asked: it was requested. go_on: it is answered. busy: it says to come later instead."""
 
     address: str = ""
     held: str = "/2"
+    busy: bool = False
     asked: Event = field(default_factory=Event)
     go_on: Event = field(default_factory=Event)
 
 
 @contextmanager
-def api() -> Iterator[Api]:
-    state = Api()
+def api(*, busy: bool = False) -> Iterator[Api]:
+    state = Api(busy=busy)
 
     class Handler(QuietHandler):
         def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
             if self.path == state.held:
                 state.asked.set()
+                if state.busy and not state.go_on.is_set():
+                    self.answer(429, headers={"Retry-After": "3600"})
+                    return
                 state.go_on.wait(TIMEOUT)
             self.answer(200)
 
@@ -86,8 +105,10 @@ def api() -> Iterator[Api]:
         state.go_on.set()
 
 
-def put(folder: Path, address: str, write_mode: str = "append", start: str = "always") -> None:
-    (folder / "numbers_api.py").write_text(CONNECTOR.format(address=address))
+def put(
+    folder: Path, address: str, write_mode: str = "append", start: str = "always", connector: str = CONNECTOR
+) -> None:
+    (folder / "numbers_api.py").write_text(connector.format(address=address))
     (folder / "pipeline.yaml").write_text(PIPELINE.replace("WRITE_MODE", write_mode).replace("START", start))
 
 
@@ -140,6 +161,27 @@ def test_a_signal_ends_a_sync_at_its_checkpoint_and_the_next_one_goes_on_there(
     assert second.returncode == 0, told
     (again,) = json.loads((tmp_path / "report.json").read_text())["streams"]
     assert (again["resumed"], again["records"]["read"]) == (True, 6 - stream["records"]["written"])
+    assert rows(tmp_path) == list(range(6))
+
+
+def test_a_signal_ends_a_sync_also_while_it_waits_for_an_hour(tmp_path: Path) -> None:
+    with api(busy=True) as pages:
+        put(tmp_path, pages.address, start="never", connector=CLIENT)
+        with sync(tmp_path) as first:
+            try:
+                assert pages.asked.wait(TIMEOUT)
+                first.send_signal(signal.SIGTERM)
+                told = first.communicate(timeout=TIMEOUT)
+            finally:
+                first.kill()
+        held = rows(tmp_path)
+        pages.go_on.set()
+        with sync(tmp_path) as second:
+            second.communicate(timeout=TIMEOUT)
+
+    assert first.returncode == 128 + signal.SIGTERM, told
+    assert held == [0, 1]
+    assert second.returncode == 0
     assert rows(tmp_path) == list(range(6))
 
 

@@ -281,7 +281,7 @@ def test_a_state_of_other_requests_is_warned_of_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def plan(status: str | None) -> StreamPlan:
-        return StreamPlan(Filtered({"status": status}), folder_at("t", {}), INC, "append")
+        return StreamPlan(Filtered({"status": status}), folder_at("t", {}), "incremental", "append")
 
     saved = replace(with_start(plan("open"), INC_DONE), state={"at": "2024-01-02T00:00:00Z"})
     assert caplog.text == ""
