@@ -73,7 +73,7 @@ main()
 
 @dataclass
 class Api:
-    """Pages, one of which waits. asked: it was requested. go_on: it is answered. busy: it says to come later instead."""
+    """Pages, one of which waits. asked: it was requested. go_on: it is answered. busy: it says to come later."""
 
     address: str = ""
     held: str = "/2"
