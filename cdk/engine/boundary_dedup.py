@@ -126,5 +126,5 @@ def _digest(record: Record) -> str:
         try:
             text = json.dumps(record, sort_keys=True, default=str)
         except RecursionError:
-            raise NotJson("found a record of too many levels, more than Python can write as JSON") from None
+            raise NotJson("found a record with too many levels, more than Python can write as JSON") from None
     return blake2b(text.encode(), digest_size=10).hexdigest()

@@ -54,7 +54,8 @@ class StreamsFailed(CdkError):
     def __init__(self, failures: Mapping[StreamDescriptor, Exception]) -> None:
         """failures: the error of each failed stream."""
         texts = "; ".join(f"{descriptor}: {error_text(error)}" for descriptor, error in failures.items())
-        super().__init__(f"{len(failures)} of the streams could not be read to the end: {texts}")
+        streams = "1 stream" if len(failures) == 1 else f"{len(failures)} streams"
+        super().__init__(f"{streams} could not be read to the end: {texts}")
         self.failures = failures
 
 
@@ -248,7 +249,7 @@ def _restore(
     for configured in catalog.streams:
         descriptor = configured.stream.descriptor
         if descriptor in states:
-            raise CatalogError(f"the catalog asks for the stream {str(descriptor)!r} twice; once is enough")
+            raise CatalogError(f"the catalog lists the stream {str(descriptor)!r} twice; remove one of the two")
         if descriptor in offered:
             states[descriptor] = manager.restore(offered[descriptor])
             check_values(offered[descriptor], states[descriptor])
@@ -261,16 +262,16 @@ def find_stream(configured: ConfiguredAirbyteStream, offered: Mapping[StreamDesc
     stream = offered.get(descriptor)
     if stream is None:
         hint = did_you_mean(str(descriptor), map(str, offered))
-        raise CatalogError(f"the catalog asks for the stream {str(descriptor)!r}, which the source lacks{hint}")
+        raise CatalogError(f"the catalog lists the stream {str(descriptor)!r}, which the source does not have{hint}")
     if configured.sync_mode is SyncMode.INCREMENTAL:
         cursor_field = ".".join(configured.cursor_field or ())
         if stream.cursor_field is None:
             logger.warning(
-                "%s has no cursor: it is read in full, although the catalog asks for incremental", descriptor
+                "%s has no cursor, so it is read in full, although the catalog selects incremental", descriptor
             )
         elif cursor_field and cursor_field != stream.cursor_field:
             hint = did_you_mean(cursor_field, [stream.cursor_field])
             raise CatalogError(
-                f"the catalog asks for the cursor {cursor_field!r} of {descriptor}, which it lacks{hint}"
+                f"the catalog sets the cursor field {cursor_field!r} for {descriptor}, which has another one{hint}"
             )
     return stream

@@ -114,4 +114,4 @@ def _dumps(stream: str, record: Record) -> bytes:
     try:
         return json_of(record, special="null").encode()
     except NotJson as error:
-        raise FatalError(f"{error}; yield a text, a number, a list or a dict", stream=stream) from None
+        raise FatalError(f"{error}; yield a string, a number, a list or a dict", stream=stream) from None

@@ -26,7 +26,7 @@ class ConfigEvents(Events):
 
     def config_changed(self, config: Mapping[str, JsonValue]) -> None:
         if self._config is not None and (why := save_config(self._config, config)) is not None:
-            logger.info("the config has changed; %s", why)
+            logger.info("the config has changed, but not its file: %s", why)
 
 
 def cannot_save(path: Path) -> str | None:
@@ -36,10 +36,10 @@ def cannot_save(path: Path) -> str | None:
     the values in place of the variables.
     """
     if path.suffix in (".yaml", ".yml"):
-        return f"{path} is YAML and stays as it is"
+        return f"{path} is a YAML file and is not rewritten"
     try:
         if "${" in path.read_text(encoding="utf-8"):
-            return f"{path} has variables and stays as it is"
+            return f"{path} contains variables and is not rewritten"
     except OSError as error:
         return f"it cannot be saved ({error})"
     return None if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK) else f"{path} cannot be written"

@@ -51,7 +51,9 @@ def find_source(connector: str) -> Source:
     if _exists(name):
         return source_of(_import(name), name)
     hint = did_you_mean(connector, [*_bundled(), *installed.names])
-    raise ConfigError(f"found no connector {connector!r}{hint}; a path ends with .py, a module has dots")
+    raise ConfigError(
+        f"found no connector {connector!r}{hint}; give a path ending in .py, a connector's name or a dotted module"
+    )
 
 
 def source_of(candidate: object, name: str) -> Source:
@@ -65,7 +67,7 @@ def source_of(candidate: object, name: str) -> Source:
             source = _source_in(candidate, name)
         case _:
             raise ConfigError(
-                f"{name}: found a {type(candidate).__name__}, expected a Source or a module that holds one"
+                f"{name}: found a {type(candidate).__name__}, expected a Source or a module that defines one"
             )
     source.name = source.name or name
     return source
@@ -78,7 +80,7 @@ def _source_in(module: ModuleType, name: str) -> Source:
     sources = [cls for cls in _defined(module) if issubclass(cls, Source)]
     if len(sources) > 1:
         names = ", ".join(cls.__name__ for cls in sources)
-        raise ConfigError(f"{name}: found the sources {names}, expected one; say `source = ...` in the module")
+        raise ConfigError(f"{name}: found the sources {names}, expected one; set `source = ...` in the module")
     if sources:
         return sources[0]()
     classes = [cls for cls in _classes(module) if issubclass(cls, Stream)]
@@ -88,7 +90,7 @@ def _source_in(module: ModuleType, name: str) -> Source:
         _check_written(cls, name, alone=len(leaves) == 1)
     _warn_of_bases(classes, leaves, name)
     if not (streams := [cls for cls in leaves if not inspect.isabstract(cls)]):
-        raise ConfigError(f"{name}: found neither a Source nor a Stream in it, expected one")
+        raise ConfigError(f"{name}: found neither a Source nor a Stream in the module, expected one")
     source = Source()
     source.stream_classes = streams
     return source
@@ -99,7 +101,9 @@ def _warn_of_bases(classes: Sequence[type], leaves: Sequence[type], name: str) -
     for base in classes:
         if base not in leaves and not inspect.isabstract(base) and isinstance(vars(base).get("schema"), Mapping | type):
             derived = next(cls.__name__ for cls in leaves if issubclass(cls, base))
-            text = "%s: %s has a schema, and is no stream here, for %s derives from it; if it is one, list both in %s"
+            text = (
+                "%s: %s has a schema, but is not read, because %s derives from it; if it is a stream, list both in %s"
+            )
             logger.warning(text, name, base.__name__, derived, "the `stream_classes` of a Source")
 
 
@@ -123,8 +127,8 @@ def _check_written(cls: type, name: str, *, alone: bool) -> None:
     for missing in sorted(getattr(cls, "__abstractmethods__", ())):
         near = nearest(missing, [own for own in vars(cls) if not own.startswith("_")])
         if near is not None or alone:
-            hint = "" if near is None else f", and has {near!r}; is that the one?"
-            raise ConfigError(f"{name}: the stream {cls.__name__} does not write `{missing}`{hint}")
+            hint = "" if near is None else f", but has {near!r}; did you mean that?"
+            raise ConfigError(f"{name}: the stream {cls.__name__} does not implement `{missing}`{hint}")
 
 
 def _from_file(path: Path) -> ModuleType:

@@ -42,7 +42,7 @@ def misfits(config: object, schema: JsonSchema) -> list[str]:
     try:
         validator = SchemaValidator(schema, default=DRAFT_7)
     except ValueError as bad:
-        raise ConfigError(f"the connector's config_schema is no JSON Schema: {bad}") from bad
+        raise ConfigError(f"the connector's config_schema is not a valid JSON Schema: {bad}") from bad
     # jsonschema reports an error for each missing name, and each yields texts for all of them: drop the duplicates.
     texts = (text for error in validator.misfits(config) for leaf in _leaves(error) for text in _lines(leaf))
     return list(dict.fromkeys(texts))

@@ -117,7 +117,7 @@ class _Lookups(dict[str, str]):
         try:
             return (self._folder / Path(text).expanduser()).read_text(encoding="utf-8")
         except UnicodeDecodeError:
-            raise ConfigError(f"the file `{text}` is no text in UTF-8") from None
+            raise ConfigError(f"the file `{text}` is not UTF-8 text") from None
         except OSError as error:
             raise ConfigError(f"the file `{text}` cannot be read: {error.strerror}") from None
 
@@ -134,12 +134,12 @@ class _Lookups(dict[str, str]):
             )
             if done.returncode == 0:
                 return done.stdout.decode()
-            why = f"ended with exit code {done.returncode}"
+            why = f"failed with exit code {done.returncode}"
         except subprocess.TimeoutExpired:
-            why = f"has not ended after {_LONGEST_COMMAND} s"
+            why = f"did not finish within {_LONGEST_COMMAND} s"
         except (OSError, ValueError) as error:
             # The error of an output that is not text would show a part of it.
-            why = f"cannot be run: {error.strerror}" if isinstance(error, OSError) else "is, or prints, no text"
+            why = f"cannot be run: {error.strerror}" if isinstance(error, OSError) else "is invalid, or prints no text"
         raise ConfigError(f"the command `{_shown(text)}` {why}; try it in a shell, in the folder of the file")
 
 
@@ -193,7 +193,9 @@ def with_variables(
         if default is not None and text in (None, "", f"${{{name}}}"):
             return default
         if text is None:
-            missing.append(f"{where(keys)}: the environment variable {name} is not set; set it, or put the value there")
+            missing.append(
+                f"{where(keys)}: the environment variable {name} is not set; set it, or write the value there instead"
+            )
         elif secrets is not None and not _is_plain(name, text, belongs=keys in plain):
             secrets.add(text)
         return text or ""
@@ -226,7 +228,7 @@ def _meant(slip: str) -> str:
     name = rest if kind.lower() == "env" and colon else re.sub(r"[-.]", "_", slip.strip())
     if _NAME_IN_CAPITALS.fullmatch(name):
         start, ways = f"${{{slip}}}", f"${{{name}}}"
-    return f"found {start}, which is no variable; expected {ways}, or `$${{` for the characters themselves"
+    return f"found {start}, which is not a variable; expected {ways}, or `$${{` for a literal `${{`"
 
 
 def _filled(value: JsonValue, keys: Keys, value_of: Callable[[re.Match[str], Keys], str]) -> JsonValue:

@@ -387,7 +387,7 @@ def test_a_config_in_yaml_keeps_its_comments_and_a_warning_says_so(cli: CommandL
 
     assert len(ran.of_type("CONTROL")) == 1
     assert (tmp_path / "c.yaml").read_text() == "region: Europe # for now\n"
-    assert any("stays as it is" in message["log"]["message"] for message in ran.of_type("LOG"))
+    assert any("is not rewritten" in message["log"]["message"] for message in ran.of_type("LOG"))
 
 
 def test_a_config_that_cannot_be_saved_is_told_all_the_same(tmp_path: Path) -> None:

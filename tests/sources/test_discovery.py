@@ -89,7 +89,7 @@ def test_the_one_source_of_a_module_is_taken_and_of_several_the_one_called_sourc
     ("found", "said"),
     [
         (module(One=One, Two=Two), "found the sources One, Two, expected one"),
-        (module(Stream=Stream), "found neither a Source nor a Stream in it"),
+        (module(Stream=Stream), "found neither a Source nor a Stream in the module"),
         (5, "found a int, expected a Source"),
     ],
 )
@@ -212,7 +212,7 @@ def test_a_stream_that_others_derive_from_is_warned_of(tmp_path: Path, caplog: p
     (tmp_path / "family.py").write_text(f"{orders}\nclass Staff(Users):\n    pass\n")
 
     assert [stream.name for stream in find_source(str(tmp_path / "family.py")).streams({})] == ["orders", "staff"]
-    assert "family: Users has a schema, and is no stream here, for Staff derives from it" in caplog.text
+    assert "family: Users has a schema, but is not read, because Staff derives from it" in caplog.text
 
 
 @pytest.mark.parametrize("more", ["", FAMILY])
@@ -220,12 +220,12 @@ def test_a_slip_in_the_name_of_what_a_stream_writes_is_named(tmp_path: Path, mor
     slip = "from cdk import PagedStream\n\nclass Notes(PagedStream):\n    def fetch_page(self, slice, token): ...\n"
     (tmp_path / "slip.py").write_text(slip + more)
 
-    with pytest.raises(ConfigError, match="the stream Notes does not write `read_page`, and has 'fetch_page'; is that"):
+    with pytest.raises(ConfigError, match="the stream Notes does not implement `read_page`, but has 'fetch_page'; did"):
         find_source(str(tmp_path / "slip.py"))
 
 
 def test_a_stream_that_writes_nothing_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty.py").write_text("from cdk import Stream\n\nclass Notes(Stream):\n    pass\n")
 
-    with pytest.raises(ConfigError, match=r"the stream Notes does not write `read_records`$"):
+    with pytest.raises(ConfigError, match=r"the stream Notes does not implement `read_records`$"):
         find_source(str(tmp_path / "empty.py"))

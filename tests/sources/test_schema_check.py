@@ -134,5 +134,5 @@ def test_what_is_in_an_object_is_not_shown_since_a_misspelt_secret_may_be_there(
 
 
 def test_a_schema_that_is_none_is_the_connectors_fault() -> None:
-    with pytest.raises(ConfigError, match="config_schema is no JSON Schema"):
+    with pytest.raises(ConfigError, match="config_schema is not a valid JSON Schema"):
         misfits({}, {"properties": {"a": {"type": "strnig"}}})

@@ -38,7 +38,7 @@ class ProtocolEvents(Events):
 
     def config_changed(self, config: Mapping[str, JsonValue]) -> None:
         if self._config is not None and (why := save_config(self._config, config)) is not None:
-            logger.warning("the config has changed; %s: keep the CONTROL message's", why)
+            logger.warning("the config has changed, but not its file: %s; use the config of the CONTROL message", why)
         content = AirbyteControlConnectorConfigMessage(config=dict(config))
         control = AirbyteControlMessage(
             type=OrchestratorType.CONNECTOR_CONFIG, emitted_at=milliseconds(system_clock()), connector_config=content

@@ -309,7 +309,7 @@ def _located(records: Sequence[Record], error: NotJson) -> NotJson:
             try:
                 json_of(value, special="null")
             except NotJson as found:
-                advice = "yield a text, a number, a list or a dict"
+                advice = "yield a string, a number, a list or a dict"
                 return NotJson(f"the field {name!r} of the record {shortened(record)}: {found}; {advice}")
     return error
 

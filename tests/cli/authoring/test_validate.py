@@ -32,7 +32,7 @@ MANIFEST = dedent("""
         required: [key]
         properties: {key: {type: string, minLength: 20, airbyte_secret: true}}
 """)
-UNSET = "the environment variable API_KEY is not set; set it, or put the value there"
+UNSET = "the environment variable API_KEY is not set; set it, or write the value there instead"
 PIPELINE = dedent("""
     name: users
     source: {manifest: manifest.yaml, config: {key: "${API_KEY}"}}

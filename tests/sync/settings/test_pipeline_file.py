@@ -279,13 +279,13 @@ def test_a_slip_in_a_variable_is_told_with_its_place_and_sparks_own_stay(tmp_pat
     (tmp_path / "config.json").write_text('{\n\t"token": "${TO-KEN}"\n}')
     spark = "spark: {conf: {a: '${system:user.name} ${SET}'}}\n"
     text = LEAST.replace("connector: shop", "connector: shop, config: config.yaml") + spark
-    literally = "`$${` for the characters themselves"
+    literally = "`$${` for a literal `${`"
 
     assert error(tmp_path, text, SET="x") == [
-        f"config.yaml:2 token: found ${{env:TOKEN}}, which is no variable; expected ${{TOKEN}}, or {literally}"
+        f"config.yaml:2 token: found ${{env:TOKEN}}, which is not a variable; expected ${{TOKEN}}, or {literally}"
     ]
     assert error(tmp_path, text.replace(".yaml", ".json"), SET="x") == [
-        f"config.json:2 token: found ${{TO-KEN}}, which is no variable; expected ${{TO_KEN}}, or {literally}"
+        f"config.json:2 token: found ${{TO-KEN}}, which is not a variable; expected ${{TO_KEN}}, or {literally}"
     ]
     assert load(tmp_path, LEAST + spark, SET="x").spark.conf == {"a": "${system:user.name} x"}
 
