@@ -158,6 +158,11 @@ class StaleToken(FatalError):
     """
 
 
+def stale_page_token(problem: str) -> StaleToken:
+    """Return the error for a saved page token. problem: a clause about it, such as "was rejected: 400"."""
+    return StaleToken(f"the page token saved by an earlier read {problem}")
+
+
 class ConnectorExit(FatalError):
     """The connector tried to end the process (`sys.exit`). Built from that exception."""
 

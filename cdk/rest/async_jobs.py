@@ -149,7 +149,7 @@ class JobReader:
         while not self._budget.try_start():
             if waited >= self._timeout:
                 # Two jobs that wait for each other's records would otherwise wait forever.
-                logger.warning("%s: waited %.0f s for another job to end; asking for this one beside it", slice, waited)
+                logger.warning("%s: waited %.0f s for another job to end; creating this one anyway", slice, waited)
                 return False
             self._sleep(PLACE_POLL)
             waited += PLACE_POLL
@@ -182,7 +182,8 @@ class JobReader:
             ended = self._ended(job, status, attempt)
             job = None
         raise FatalError(
-            f"the job for {slice} was asked for {ATTEMPTS} times, and the last {ended}; see what the API says of it"
+            f"the job for {slice} was created {ATTEMPTS} times, and the last one {ended}; check what the API reports "
+            "about it"
         )
 
     def _created(self, slice: Slice, *, last: bool) -> Response | None:
@@ -191,14 +192,14 @@ class JobReader:
         except ReadError as error:
             if last or error.failure_type == "config_error":
                 raise
-            logger.warning("the job for %s could not be asked for, trying again: %s", slice, error)
+            logger.warning("the job for %s could not be created, trying again: %s", slice, error)
             return None
 
     def _settled(self, job: Job) -> Status:
         waited = 0.0
         while (status := self._look(job)) == "running":
             if waited >= self._timeout:
-                logger.warning("the job for %s still runs after %.0f s", job.slice, waited)
+                logger.warning("the job for %s is still running after %.0f s", job.slice, waited)
                 return "timeout"
             self._sleep(POLL)
             waited += POLL
@@ -209,7 +210,7 @@ class JobReader:
             return self._api.status(job)
         except _REFUSALS as refused:
             if job.resumed:
-                raise StaleToken(f"the job that an earlier read asked for is gone: {refused}") from refused
+                raise _job_missing(refused) from refused
             raise
 
     def _ended(self, job: Job, status: Status, attempt: int) -> str:
@@ -218,7 +219,7 @@ class JobReader:
             self._quietly("aborted", job)
         if job.done or job.page:
             # Another job may have other targets, so the progress in these cannot be carried over.
-            raise StaleToken("the job that an earlier read asked for has ended before all of it was downloaded")
+            raise StaleToken("the job that an earlier read created ended before all of it was downloaded")
         ended = "failed" if status == "failed" else "timed out"
         logger.warning("the job for %s %s (attempt %d of %d)", job.slice, ended, attempt, ATTEMPTS)
         if status == "failed" and attempt < ATTEMPTS and self._failed_wait:
@@ -246,7 +247,7 @@ class JobReader:
                 page = None
         except _REFUSALS as refused:
             if job.resumed:
-                raise StaleToken(f"the job that an earlier read asked for is gone: {refused}") from refused
+                raise _job_missing(refused) from refused
             raise
 
     def _quietly(self, what: Literal["aborted", "deleted"], job: Job) -> None:
@@ -255,6 +256,10 @@ class JobReader:
             (self._api.abort if what == "aborted" else self._api.delete)(job)
         except ReadError as error:
             logger.warning("the job for %s could not be %s: %s", job.slice, what, error)
+
+
+def _job_missing(refused: ReadError) -> StaleToken:
+    return StaleToken(f"the job that an earlier read created no longer exists: {refused}")
 
 
 def _position(
@@ -312,6 +317,6 @@ def _resumed(slice: Slice, start: Position) -> Job | None:
                 page=progress.get("page"),
             )
         case Checkpoint(cursor=found):
-            raise StaleToken(f"found {sorted(found)} where the state keeps a job")
+            raise StaleToken(f"found the fields {sorted(found)} in the state of a slice, expected a job")
         case _:
             return None

@@ -141,7 +141,7 @@ class HttpClient:
             return False
         if renewed:
             advice = "check what the credentials may read, or renew them in the config"
-            text = f"{exchange_text(outcome)}, also with a new access token; {advice}"
+            text = f"{exchange_text(outcome)}, even with a new access token; {advice}"
             raise as_error(outcome, lambda _: CredentialsError(text))
         self.authenticator.forget()
         return True
@@ -169,5 +169,5 @@ def _retry_reason(request: Request, outcome: Response | CdkError) -> str:
 
 
 def _error(outcome: Response | CdkError, verdict: Verdict) -> CdkError:
-    handler = f"the error handler says {verdict.action.name} without an error"
+    handler = f"the error handler returned {verdict.action.name} without an error"
     return verdict.error or as_error(outcome, lambda r: BugError(f"{r.request} answered {r.status}: {handler}"))

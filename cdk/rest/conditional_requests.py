@@ -56,7 +56,9 @@ class ConditionalTransport:
             return self._transport.send(request)
         mark = fingerprint(request, self._passing)
         if self._probe.skips(mark):
-            raise NotModified(f"{request}: it has no validators and was read not long ago; it is read again later")
+            raise NotModified(
+                f"{request}: its response has no validators and was read recently; it is read again later"
+            )
         headers = self._probe.headers(mark)
         conditional = request.with_headers(headers) if headers else request
         response = self._transport.send(conditional)
@@ -70,13 +72,13 @@ class ConditionalTransport:
         if response.status == HTTPStatus.OK:
             body = None if response.is_stream else response.body
             if not self._probe.learn(mark, etag, moment, body):
-                raise NotModified(f"{request}: the body is the same as the last time")
+                raise NotModified(f"{request}: the body has not changed since the last read")
         return response
 
     def __reduce__(self) -> str:
         raise FatalError(
-            "a followed stream was about to travel to another process, and what it learns there would be lost; "
-            "read it in the process that keeps the state"
+            "a followed stream cannot be sent to another process, where its new validators would be lost; read it in "
+            "the process that stores the state"
         )
 
 
@@ -119,8 +121,8 @@ class _Asking:
         mark, result = fingerprint(request), self.result
         if result.request not in (None, mark):
             raise FatalError(
-                f"{request} is the second request of a slice, and a source is followed where one request brings all: "
-                "that one response has not changed says nothing about another; read it without `follow_source`"
+                f"{request} is the second request of a slice, and a source can be followed only if one request reads "
+                "a whole slice: an unchanged response says nothing about another one; read it without `follow_source`"
             )
         result.request, result.unchanged = mark, False
         try:
@@ -147,7 +149,9 @@ class ConditionalStream(HttpStream):
         passing: see `ConditionalTransport`. Raises FatalError: when the stream was already read or is already followed.
         """
         if self._retriever is not None or self._followed:
-            raise FatalError("a stream is followed once, before it is first read; make another one", stream=self.name)
+            raise FatalError(
+                "a stream can be followed only once, before its first read; create another one", stream=self.name
+            )
         self.transport, self._followed = ConditionalTransport(self.transport, probe, passing=passing), True
 
     def read_page(self, slice: Slice, token: Mapping[str, JsonValue] | None) -> Page:
@@ -161,12 +165,17 @@ class ConditionalStream(HttpStream):
             logger.info("%s: nothing new, %s", self.name, same)
             return Page((), None)
         if page.next is not None and self._followed:
-            raise FatalError(
-                "a followed stream has one page for a slice, and this one has a next: that the first page has not "
-                "changed says nothing about the others; read it without `follow`, or by a cursor",
-                stream=self.name,
-            )
+            raise several_pages(self.name, "follow")
         return page
+
+
+def several_pages(stream: str, option: str) -> FatalError:
+    """Return the error for a followed stream with several pages in a slice. option: what makes it followed."""
+    return FatalError(
+        "a followed stream must have one page per slice, and this one has more: an unchanged first page says nothing "
+        f"about the others; read it without `{option}`, or by a cursor",
+        stream=stream,
+    )
 
 
 def _conditional(request: Request) -> bool:

@@ -15,7 +15,7 @@ from cdk.rest.auth.tokens import IssuedToken
 from cdk.rest.cached_transport import CachedTransport
 from cdk.rest.client import HttpClient
 from cdk.rest.errors.error_handler import ErrorHandler, ignores
-from cdk.rest.errors.failed_body import ErrorInstead, OtherFormat, is_error_record, says_failed, says_outage
+from cdk.rest.errors.failed_body import NO_RECORDS, ErrorInstead, OtherFormat, is_error_record, says_failed, says_outage
 from cdk.rest.errors.http_error_handler import HttpErrorHandler
 from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.authenticator import Authenticator
@@ -119,14 +119,13 @@ class HttpStream(PagedStream):
             why = absence(body, where)
             raise DecodeError(
                 f"{response.request}: found nothing at {' > '.join(where) or 'the top of the body'}"
-                f"{why and f', for there is {why}'}; expected a list of objects; check `records_path`, or override "
-                "`parse` if the source leaves empty lists out"
+                f"{why and f', because there is {why}'}; expected a list of objects; check `records_path`, or override "
+                "`parse` if the source omits empty lists"
             )
         if self._is_failure(body, value, where) and not ignores(self.error_handler, response):
             at = " > ".join(where) or "the top of the body"
             raise TransientError(
-                f"{exchange_text(response)}; found an error, expected records at {at}. Try again later; if the API "
-                "has no records then, ignore the response by a rule of the error handler"
+                f"{exchange_text(response)}; found an error, expected records at {at}. Try again later; {NO_RECORDS}"
             )
         records = records_at(value, where, response.request)
         if (lists := LISTS.get()) is not None:
@@ -185,7 +184,9 @@ class HttpStream(PagedStream):
 
     def conditional(self) -> Self:
         if self.http_method != "GET":
-            raise ConfigError(f"the stream sends {self.http_method}; only a GET can be conditional. Leave it out")
+            raise ConfigError(
+                f"the stream sends {self.http_method} requests, and only a GET can be conditional; do not follow it"
+            )
         stream = copy(self)
         stream.transport = AskingTransport(stream.transport)
         return stream

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, cast
 
-from cdk.base.errors import BadState, NotFound, StaleToken
+from cdk.base.errors import BadState, NotFound, stale_page_token
 from cdk.base.process.read_ahead import ReadAhead, current_read_ahead
 from cdk.base.process.request_lease import current_lease
 from cdk.base.run import setting
@@ -88,11 +88,11 @@ class PageRetriever:
                 response = send_with_later(self.client, request, token, later)
         except (BadRequest, NotFound, ForeignHost, BadState) as refused:
             if saved:
-                raise StaleToken(f"the page token saved by an earlier read is refused: {refused}") from refused
+                raise stale_page_token(f"was rejected: {refused}") from refused
             raise
         if saved and response.status in _TOKEN_REFUSED:
             why = f"{response.request} answered {response.status} {error_text(response)}".rstrip()
-            raise StaleToken(f"the page token saved by an earlier read is refused: {why}")
+            raise stale_page_token(f"was rejected: {why}")
         if not response.ok or response.status in _NO_BODY:
             if (trace := TRACE.get()) is not None:
                 trace.note(self.path, 0, 0, None, f"a response with status {response.status} ends the slice")

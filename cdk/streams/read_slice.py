@@ -6,7 +6,7 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-from cdk.base.errors import ConnectorExit, FatalError, StaleToken
+from cdk.base.errors import ConnectorExit, FatalError, StaleToken, stale_page_token
 from cdk.base.logs import FirstWarning, logger, warn
 from cdk.base.process.connector_line import defined_at
 from cdk.base.process.unseen_refusals import ExplainedRefusals
@@ -222,7 +222,7 @@ def _with_token(stream: Stream, slice: Slice) -> Slice:
         return slice
     fingerprint = start.listing.fingerprint
     if fingerprint and fingerprint != stream.fingerprint:
-        raise StaleToken("the page token saved by an earlier read belongs to another request than the stream sends now")
+        raise stale_page_token("belongs to another request than the one that the stream sends now")
     restored = partial(_restored, stream)
     paging = start.paging and Paging(restored(start.paging.token), restored(start.paging.state))
     return replace(slice, start=replace(start, cursor=restored(start.cursor), paging=paging))

@@ -317,7 +317,7 @@ def test_a_draft_that_reads_one_page_of_several_says_what_tells_so() -> None:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ({}, "a full page: `limit` asks for 3 records, and as many came, so there are probably more"),
+        ({}, "a full page: `limit` requests 3 records, and as many were returned, so there are probably more"),
         ({"next_batch": "x"}, "'x' in next_batch of the body"),
     ],
 )

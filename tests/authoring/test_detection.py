@@ -132,7 +132,7 @@ def test_pages_that_a_body_asks_for_are_found_and_tried(body: dict[str, Any], pa
 @pytest.mark.parametrize(
     ("limit", "body", "doubt"),
     [
-        (20, {}, "a full page: `limit` asks for 20 records, and as many came, so there are probably more"),
+        (20, {}, "a full page: `limit` requests 20 records, and as many were returned, so there are probably more"),
         (30, {}, ""),
         (20, {"total": 20}, ""),
     ],

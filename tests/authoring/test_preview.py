@@ -149,4 +149,4 @@ def test_a_preview_looks_behind_the_last_page_and_shows_doubts() -> None:
 
     assert 'a rel="next" in the header Link' in page.warning
     assert page.note is not None
-    assert page.note.why == "the page has 1 records, and the one behind it has none"
+    assert page.note.why == "the page has 1 records, and the one after it has none"

@@ -143,7 +143,7 @@ def test_a_new_token_that_is_refused_too_is_an_error_of_the_credentials() -> Non
     api, time, tokens = MockApi(), Time(), Tokens()
     api.get("/users").returns(status=401, json={"error": "kkkk?"})
 
-    with pytest.raises(CredentialsError, match="also with a new access token") as caught:
+    with pytest.raises(CredentialsError, match="even with a new access token") as caught:
         HttpClient(api, authenticator=tokens, error_handler=RENEW, sleep=time.sleep).send(USERS)
 
     assert len(api.requests) == 2

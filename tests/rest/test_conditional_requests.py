@@ -160,7 +160,7 @@ def test_a_304_that_nobody_asked_for_is_an_error() -> None:
     api = MockApi()
     api.get("/users").returns(status=304)
 
-    with pytest.raises(FatalError, match="answered 304 Not Modified; it was sent no validators"):
+    with pytest.raises(FatalError, match="answered 304 Not Modified; the request had no validators"):
         Runs()(Users({}), api)
 
 
@@ -238,7 +238,7 @@ def test_a_stream_of_several_pages_cannot_be_followed() -> None:
     api = MockApi()
     api.get("/users").returns(json=[{"id": 1}], headers={"ETag": '"a"'}).returns(json=[])
 
-    with pytest.raises(FatalError, match="one page for a slice, and this one has a next"):
+    with pytest.raises(FatalError, match="one page per slice, and this one has more"):
         Runs()(Paged({}), api)
 
 
@@ -263,7 +263,7 @@ def test_a_stream_is_followed_once_and_before_it_is_read() -> None:
     other.follow(HttpProbe())
 
     for late in (stream, other):
-        with pytest.raises(FatalError, match="followed once, before it is first read"):
+        with pytest.raises(FatalError, match="followed only once, before its first read"):
             late.follow(HttpProbe())
 
 
@@ -271,7 +271,7 @@ def test_a_followed_stream_does_not_travel() -> None:
     stream = Users({})
     stream.follow(HttpProbe())
 
-    with pytest.raises(FatalError, match="was about to travel"):
+    with pytest.raises(FatalError, match="cannot be sent to another process"):
         pickle.dumps(stream)
 
 

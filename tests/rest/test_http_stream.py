@@ -350,7 +350,7 @@ def test_a_304_is_an_empty_page_only_where_a_condition_was_sent(decoder: Decoder
     asked.decoder = unasked.decoder = decoder
 
     assert asked.read_page(Slice(), None) == Page((), None)
-    with pytest.raises(FatalError, match="answered 304 Not Modified; it was sent no validators"):
+    with pytest.raises(FatalError, match="answered 304 Not Modified; the request had no validators"):
         unasked.read_page(Slice(), None)
 
 
@@ -364,7 +364,9 @@ def test_a_redirect_that_leads_nowhere_is_no_end_of_the_pages(status: int) -> No
     for _ in range(2):
         route.returns(json={"data": [{"id": 1}, {"id": 2}]}).returns(status=status, json={"data": []})
 
-    with pytest.raises(FatalError, match=f"page=2.* answered {status} .*; the redirect leads nowhere: check the URL"):
+    with pytest.raises(
+        FatalError, match=f"page=2.* answered {status} .*; the redirect cannot be followed: check the URL"
+    ):
         list(read_slice(users(api), Slice()))
     assert ids(read_slice(users(api, Trusting), Slice())) == [1, 2]
 

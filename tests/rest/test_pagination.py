@@ -29,7 +29,7 @@ def test_page_numbers_count_from_their_start() -> None:
 
 
 def test_the_number_of_a_page_counts_pages_of_its_size() -> None:
-    with pytest.raises(BadState, match="a page of 3 records, as `size` says now"):
+    with pytest.raises(BadState, match="a page of 3 records, which is `size` now"):
         PageNumber(size=3).apply(FIRST, {"page": 2, "page_size": 2})
 
 
@@ -130,7 +130,7 @@ def test_a_cursor_on_the_last_page_is_not_followed_when_the_flag_says_so() -> No
 
 
 def test_a_cursor_lies_in_one_place() -> None:
-    with pytest.raises(ConfigError, match="where the token lies"):
+    with pytest.raises(ConfigError, match="where the token is"):
         CursorToken(param="after")
 
 

@@ -215,6 +215,6 @@ def test_frames_of_spark_have_the_token_of_the_plan(kind: str, tmp_path: Path) -
         assert rows[0] == rows[1] != []
         assert (login.calls, login.spent) == (1, 0)
         login.left.clear()
-        with pytest.raises(CredentialsError, match="before its time"):
+        with pytest.raises(CredentialsError, match="before it expired"):
             Frame(given).ids()
         assert (login.calls, login.spent) == (1, 0)

@@ -161,8 +161,13 @@ class ManifestStream(DeclaredStream):
 
     def __reduce__(self) -> tuple[Callable[[], Stream], tuple[()]]:
         if self.reload is None:
-            raise TypeError(f"{self.name}: only a stream of a source can travel to another process")
+            raise not_picklable(self.name)
         return partial(_resuming_pages, self.reload) if self.resumes_pages else self.reload, ()
+
+
+def not_picklable(stream: str) -> TypeError:
+    """Return the error for sending a stream to another process that its source cannot build again there."""
+    return TypeError(f"{stream}: only a stream of a source can be sent to another process")
 
 
 def _resuming_pages(reload: Callable[[], Stream]) -> Stream:

@@ -8,7 +8,14 @@ from cdk.base.values import JsonObject, Record
 from cdk.declarative.model.page_result import FetchedPage
 from cdk.rest import Decoder, Response
 from cdk.rest.errors.error_handler import ErrorHandler, ignores
-from cdk.rest.errors.failed_body import error_instead, has_outage, is_error_page, partial_errors, says_failed
+from cdk.rest.errors.failed_body import (
+    NO_RECORDS,
+    error_instead,
+    has_outage,
+    is_error_page,
+    partial_errors,
+    says_failed,
+)
 from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.json_path import Extract, path
 from cdk.rest.records.extractor import Extractor
@@ -69,8 +76,8 @@ class PageCheck:
         expired = "; if it stays, the saved page token has expired: use `spark-cdk state reset`" if resumed else ""
         raise TransientError(
             f"{exchange_text(response)}; found an error, expected records at {where}"
-            f"{'' if first else ' as on the pages before'}. Try again later{expired}; if the API "
-            f"{'has no records then' if first else 'ends its pages so'}, ignore the response by an error handler"
+            f"{'' if first else ' as on the previous pages'}. Try again later{expired}; "
+            f"{NO_RECORDS if first else NO_RECORDS.replace('no records', 'no more records')}"
         )
 
     def warning(self, page: FetchedPage) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
-from cdk.base.errors import CdkError, DecodeError, NotFound, StaleToken
+from cdk.base.errors import CdkError, DecodeError, NotFound, stale_page_token
 from cdk.base.values import JsonObject, JsonValue, Record, to_json
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.page_result import FetchedPage, PageResult
@@ -311,7 +311,7 @@ class _SliceReading:
         if changed := [name for name, value in now.items() if saved.get(name, value) != value]:
             was = ", ".join(f"{name}: {saved[name]}" for name in changed)
             counts = ", ".join(f"{name}: {now[name]}" for name in changed)
-            raise StaleToken(f"the page token saved by an earlier read has {was}, and the paginator now has {counts}")
+            raise stale_page_token(f"has {was}, but the paginator now has {counts}")
 
     def _in_feed(self, records: Sequence[Record]) -> Sequence[Record]:
         """Return the records of a feed that lie in the window; records of other streams as they are."""
@@ -402,5 +402,5 @@ class _SliceReading:
             return send_with_later(client, request, query.token, self._later)
         except (BadRequest, NotFound) as refused:
             if query.resumed:
-                raise StaleToken(f"the page token saved by an earlier read is refused: {refused}") from refused
+                raise stale_page_token(f"was rejected: {refused}") from refused
             raise

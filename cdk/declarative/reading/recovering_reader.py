@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
-from cdk.base.errors import FatalError, StaleToken, TransientError
+from cdk.base.errors import FatalError, TransientError, stale_page_token
 from cdk.base.logs import logger
 from cdk.base.values import FieldValue, JsonValue, Record, as_object
 from cdk.declarative.model.plug_points import Incremental, Router, SliceReader
@@ -73,8 +73,7 @@ class RecoveringReader:
                 elif attempt.token and attempt.token is attempt.slice.start.cursor:
                     # On StaleToken the caller reads the slice to its end in one go:
                     # if resumed once more, it might start again forever.
-                    text = f"the page token saved by an earlier read cannot be resumed: {refused.message}"
-                    raise StaleToken(text) from refused
+                    raise stale_page_token(f"cannot be resumed: {refused.message}") from refused
                 elif anew:
                     text = f"{refused.message}; the pages began anew once, and it came to the same"
                     raise FatalError(text) from refused

@@ -9,7 +9,7 @@ from cdk.base.logs import logger
 from cdk.base.times.iso_durations import Duration, earlier
 from cdk.base.values import JsonSchema, JsonValue
 from cdk.declarative.model.declared_stream import DeclaredStream
-from cdk.declarative.reading.manifest_stream import ManifestStream
+from cdk.declarative.reading.manifest_stream import ManifestStream, not_picklable
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
@@ -88,7 +88,7 @@ class DelegatingStream(DeclaredStream):
     def __reduce__(self) -> tuple[Callable[[], ManifestStream], tuple[()]]:
         # The chosen stream is pickled: the state, which decides, stays with the driver.
         if self.reload is None:
-            raise TypeError(f"{self.name}: only a stream of a source can travel to another process")
+            raise not_picklable(self.name)
         later, resumes = self._chosen is self.later, self._chosen.resumes_pages
         return partial(_chosen, self.reload, later=later, resumes=resumes), ()
 

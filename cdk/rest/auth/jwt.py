@@ -71,8 +71,8 @@ class Jwt:
             return jwt.encode(claims, self._signing_key(), self.algorithm, headers or None)
         except (jwt.PyJWTError, UnsupportedAlgorithm, ValueError, TypeError, NotImplementedError) as error:
             raise ConfigError(
-                f"cannot sign a token with {self.algorithm}: {type(error).__name__}; check that the secret key is one "
-                f"for this algorithm, its passphrase, and that claims and headers are texts where they must be"
+                f"cannot sign a token with {self.algorithm}: {type(error).__name__}; check that the secret key fits "
+                f"this algorithm, its passphrase, and that claims and headers are strings where they must be"
             ) from None
 
     def _signing_key(self) -> Any:  # noqa: ANN401 - one of the many classes of keys

@@ -148,7 +148,7 @@ class OAuth2(TokenOwner):
         url = text_of(self.token_url)
         if not url:
             raise ConfigError(
-                "OAuth2: the access token is missing, has expired or is refused, and no token URL is given; give one"
+                "OAuth2: the access token is missing, has expired or was rejected, and there is no token URL; set one"
             )
         headers = dict(self.headers() if callable(self.headers) else self.headers)
         extra = self.extra() if callable(self.extra) else self.extra
@@ -198,12 +198,12 @@ class OAuth2(TokenOwner):
             raise error_for(response, wait=retry_after(response, self.clock))
         body = body_of(response)
         if type(body) is not dict:
-            raise CredentialsError(f"{response.request} did not answer with a JSON object; check the token URL")
+            raise CredentialsError(f"{response.request} did not return a JSON object; check the token URL")
         names, token = self.fields, find(body, self.fields.access_token)
         if not isinstance(token, str) or not token:
             field_names = response.request.hide(", ".join(sorted(body)) or "none")
             raise CredentialsError(
-                f"{response.request} answered with the fields {field_names}, expected an {names.access_token}; "
+                f"{response.request} returned the fields {field_names}, expected an {names.access_token}; "
                 f"check the token URL and the client"
             )
         expires = expiry(find(body, names.expires_in), self.expiry_format, now)

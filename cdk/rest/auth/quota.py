@@ -56,7 +56,7 @@ class QuotaLeft:
         if remaining is None or reset is None:
             where = " > ".join(quota.remaining if remaining is None else quota.reset)
             raise ConfigError(
-                f"{request}: the quota status has nothing usable at {where}; check the paths of quota {quota.name!r}"
+                f"{request}: the quota status has no usable value at {where}; check the paths of quota {quota.name!r}"
             )
         return cls(remaining, reset, _number(path(*quota.limit)(status)) if quota.limit else None)
 

@@ -114,7 +114,7 @@ class SessionToken(_Session):
         if verdict.action is Action.FAIL:
             raise verdict.error or login_error(response)
         raise TransientError(
-            f"{response.request} answered {response.status}, which its error handler takes for a passing problem; "
+            f"{response.request} answered {response.status}, which its error handler treats as transient; "
             f"try again later"
         )
 
@@ -125,7 +125,7 @@ def login_error(response: Response) -> CdkError:
         return error_for(response)
     detail = error_text(response)
     return CredentialsError(
-        f"{response.request} refused the login ({response.status}{f': {detail}' if detail else ''}); "
+        f"{response.request} rejected the login ({response.status}{f': {detail}' if detail else ''}); "
         f"check user and password"
     )
 
@@ -135,7 +135,7 @@ def token_in(response: Response, token: JsonValue) -> str:
     if token is None or token == "" or isinstance(token, dict | list):
         raise CredentialsError(
             f"{response.request} answered {response.status} without a token where it is expected; check the path "
-            f"that leads to the token, and user and password"
+            f"of the token, and user and password"
         )
     return str(token)
 
@@ -182,8 +182,8 @@ class LegacySessionToken(_Session):
         user, password = text_of(self.user), text_of(self.password)
         if not user:
             raise CredentialsError(
-                "the session token is missing or not valid, and there is no user and password to log in with; "
-                "give a session token, or both of them"
+                "the session token is missing or invalid, and there is no user and password to log in with; "
+                "set a session token, or both of them"
             )
         content = orjson.dumps({"username": user, "password": password})
         headers = {"Content-Type": "application/json"}

@@ -91,7 +91,7 @@ def with_header(request: Request, name: str, value: str) -> Request:
 
 
 def _twice(request: Request, what: str) -> ConfigError:
-    return ConfigError(f"{request}: {what} is set by the request and by its authenticator; keep it in one place")
+    return ConfigError(f"{request}: {what} is set by the request and by its authenticator; set it in only one of them")
 
 
 def _in_query(request: Request, name: str, value: str) -> Request:
@@ -141,5 +141,5 @@ def _kind(request: Request) -> str:
 def _unfit(request: Request, name: str, expected: str) -> ConfigError:
     return ConfigError(
         f"{request}: the credentials go into {name} of the body, which is not {expected}; "
-        f"put them elsewhere, or send another body"
+        f"send them elsewhere, or send another body"
     )

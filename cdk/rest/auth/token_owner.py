@@ -39,16 +39,17 @@ _HOPELESS = 2
 """After so many consecutive tokens that the API rejected at once, its response is final."""
 
 _ENDED = (
-    "the access token has ended, and no task may get another, as the refresh token works once; load the data frame "
-    "again, which gets a new one, and where a read takes longer than one lasts, use `sync`, which goes on with the next"
+    "the access token has expired, and no task may obtain another, because the refresh token works only once; load the "
+    "data frame again, which obtains a new one, or, if a read takes longer than a token lasts, use `sync`, which "
+    "resumes with the next token"
 )
 _REFUSED = (
-    "the API refused the access token before its time, and no task may get another, as the refresh token works once; "
-    "a `sync` with this login gets one and keeps it, else re-authenticate"
+    "the API rejected the access token before it expired, and no task may obtain another, because the refresh token "
+    "works only once; a `sync` with this login obtains and stores a new one; otherwise re-authenticate"
 )
 _TOO_LONG = (
-    "the access token ended before the slice came to a page after which it can go on, and no task may get another, as "
-    "the refresh token works once; have the stream say checkpoints, or read smaller slices"
+    "the access token expired before the slice reached a page after which it can resume, and no task may obtain "
+    "another, because the refresh token works only once; have the stream yield checkpoints, or read smaller slices"
 )
 
 

@@ -34,7 +34,7 @@ class TokenRotation:
 
     def __post_init__(self) -> None:
         if not self.tokens:
-            raise ConfigError("there are no tokens to send in turn; give at least one")
+            raise ConfigError("there are no tokens to rotate; set at least one")
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
         with self._lock:
@@ -95,7 +95,7 @@ class TokenPool:
 
     def __post_init__(self) -> None:
         if not self.tokens:
-            raise ConfigError("there are no tokens to share the calls among; give at least one in the config")
+            raise ConfigError("the pool has no tokens; set at least one in the config")
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
         """Raises RateLimited: when no token will have calls left within `max_wait`."""
@@ -114,7 +114,7 @@ class TokenPool:
                 turn, wait = self._choose(quota, self.clock())
             if turn is None and waited + wait > self.max_wait.total_seconds():
                 raise RateLimited(
-                    f"none of the {len(self.tokens)} tokens has calls left, and there are new ones in {wait:.0f} s, "
+                    f"none of the {len(self.tokens)} tokens has calls left; the next quota resets in {wait:.0f} s, "
                     f"expected at most {self.max_wait.total_seconds():.0f} s (`max_wait`); try again later",
                     wait=wait,
                 )
@@ -122,7 +122,7 @@ class TokenPool:
                 self.sleep(wait)
             if turn is not None:
                 return turn
-            logger.info("waited %.0f s until there were calls left", wait)
+            logger.info("waited %.0f s until a quota was reset", wait)
             waited += wait
             with self._lock:
                 self._quotas_left = None

@@ -44,7 +44,7 @@ class Refusal:
         if self.is_in(response):
             detail = error_text(response)
             raise CredentialsError(
-                f"{response.request} refused to give an access token "
+                f"{response.request} refused to issue an access token "
                 f"({response.status}{f': {detail}' if detail else ''}); check client id and secret, and re-authenticate"
             )
 

@@ -46,7 +46,7 @@ class TaskAsked(CredentialsError):
     def __init__(self) -> None:
         super().__init__(
             "a task needs an access token that was not obtained where the slices are planned, and must not use a "
-            "refresh token that works once; make the authenticator while the stream is built, from the manifest"
+            "refresh token that works only once; create the authenticator while the stream is built from the manifest"
         )
 
 
@@ -136,8 +136,8 @@ class Tokens:
             self.flush()
         elif not elsewhere:
             logger.warning(
-                "the server gave a new refresh token, and nothing here keeps it for the next run; if the one in the "
-                "config works once only, use `sync`, which keeps the new one, or re-authenticate afterwards"
+                "the server returned a new refresh token, which is not stored for the next run; if the one in the "
+                "config works only once, use `sync`, which stores the new one, or re-authenticate afterwards"
             )
 
     def run(self) -> RunScope:
@@ -162,8 +162,8 @@ class Tokens:
                 del self._unsaved[key]
             except Exception as error:  # noqa: BLE001 - the token is valid, and this its only copy: the run continues
                 logger.error(
-                    "the new refresh token cannot be kept (%s); this run goes on with it, and the next one cannot: "
-                    "see to it that the target can be written, or re-authenticate afterwards",
+                    "the new refresh token cannot be stored (%s); this run continues with it, but the next one cannot: "
+                    "make the target writable, or re-authenticate afterwards",
                     error,
                 )
 

@@ -89,8 +89,8 @@ def filled_path(template: str, values: Values) -> str:
             segment = before.rpartition("/")[2] + texts[at] + _SEGMENT_END.split(after)[0]
             if segment in _DOT_SEGMENTS and "?" not in before:
                 raise ConfigError(
-                    f"{part} is {texts[at]!r}, which makes {segment!r} of a segment of the path {template!r}: it would "
-                    "lead to another endpoint; expected an id or a name"
+                    f"{part} is {texts[at]!r}, which turns a segment of the path {template!r} into {segment!r} and so "
+                    "leads to another endpoint; expected an id or a name"
                 )
     return "".join(texts)
 
@@ -122,7 +122,7 @@ def _text(placeholder: Placeholder, values: Values) -> str:
     if value is None:
         scope = placeholder.scope
         remedy = "set it in the config" if scope == "config" else f"every record of {scope} must have it"
-        raise ConfigError(f"{placeholder} is null, expected a value, for it is a part of a text or a path; {remedy}")
+        raise ConfigError(f"{placeholder} is null, expected a value, as it is part of a string or a path; {remedy}")
     return value if isinstance(value, str) else to_json(value).decode()
 
 
@@ -150,6 +150,5 @@ def _parts(text: str) -> tuple[str | Placeholder, ...]:
 
 
 _UNFIT = (
-    "found {}, expected {{config.NAME}}, {{window.start}}, {{window.end}} or {{RESOURCE.FIELD}}; "
-    "a brace that is meant is doubled"
+    "found {}, expected {{config.NAME}}, {{window.start}}, {{window.end}} or {{RESOURCE.FIELD}}; double a literal brace"
 )

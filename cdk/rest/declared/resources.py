@@ -76,12 +76,12 @@ class Family:
         self.members = {each.name: each for each in resources}
         names = [each.name for each in resources]
         slips = [
-            f"{name}: two resources have this name; call one otherwise"
+            f"{name}: two resources have this name; rename one of them"
             for name in self.members
             if names.count(name) > 1
         ]
         slips += [
-            f"{name}: a resource cannot have this name: placeholders begin with it; call it otherwise"
+            f"{name}: a resource cannot have this name, which placeholders reserve; rename it"
             for name in self.members
             if name in OWN_SCOPES
         ]
@@ -115,8 +115,8 @@ class Family:
             child, above = rest.pop()
             if above == name:
                 raise ConfigError(
-                    f"is read for its own records: {child} names it, and it leads to {child}; "
-                    "take the placeholder out of one of the two requests"
+                    f"is its own ancestor: {child} uses its records, and it uses those of {child}; remove the "
+                    "placeholder from one of the two requests"
                 )
             if above in self.members and above not in line:
                 line.add(above)
@@ -131,7 +131,7 @@ class Family:
             yield f"{each}: there is no such resource{did_you_mean(each.scope, {*OWN_SCOPES, *self.members})}"
         for each in everything:
             if each.scope == "window" and member.cursor is None:
-                yield f"{each}: the resource has no cursor; give it one"
+                yield f"{each}: the resource has no cursor; add one"
             elif each.scope == "window" and each.field not in {"start", "end"}:
                 yield f"{each}: a window has no such field{did_you_mean(each.field, ['start', 'end'])}"
         if unknown:
@@ -140,20 +140,20 @@ class Family:
         parent = self.parent(member)
         if named and parent is None:
             yield (
-                f"is read for the records of {' and '.join(named)}, neither of which is above the other; name the one "
-                "in the request of the other"
+                f"is read for the records of {' and '.join(named)}, neither of which is an ancestor of the other; use "
+                "a field of the one in the request of the other"
             )
             return
         if member.follows_parent and (parent is None or parent.cursor is None):
-            yield "follows_parent: no resource with a cursor is named in the request; name one, or leave it out"
+            yield "follows_parent: the request uses no resource with a cursor; use one, or leave follows_parent out"
         inherited = self.inherited(member)
         for each in everything:
             if each.scope in {*OWN_SCOPES, parent and parent.name} or field_of(each) in inherited:
                 continue
             yield (
-                f"{each}: expected a field of {parent.name}; add it to its records with `add_fields`, and name it there"
+                f"{each}: expected a field of {parent.name}; add it to those records with `add_fields`, and use that"
                 if parent
-                else f"{each}: the request names no field of {each.scope}; name one there"
+                else f"{each}: the request uses no field of {each.scope}; use one there"
             )
 
 

@@ -114,7 +114,7 @@ class ResourceStream(HttpStream):
             allowed = value if isinstance(value, list | tuple) else [value]
             if name not in record and None not in allowed:
                 raise FatalError(
-                    f"record_filter: found no field {name!r} in a record, expected one in each, or null among its "
+                    f"record_filter: found no field {name!r} in a record, expected it in each, or null among its "
                     f"values{did_you_mean(name, record)}",
                     stream=self.name,
                 )
@@ -126,8 +126,7 @@ class ResourceStream(HttpStream):
         for name in added:
             if name in record and record[name] != added[name]:
                 raise FatalError(
-                    f"add_fields: records have a field {name!r} of their own; call the added one otherwise",
-                    stream=self.name,
+                    f"add_fields: records already have a field {name!r}; rename the added one", stream=self.name
                 )
         return {**record, **added}
 
@@ -151,7 +150,7 @@ class ResourceStream(HttpStream):
                     value = slice.extra[name]
                 case _:
                     raise FatalError(
-                        f"{placeholder}: found no such field in a record of {scope!r}, expected one in each"
+                        f"{placeholder}: found no such field in a record of {scope!r}, expected it in each"
                         f"{did_you_mean(name, slice.extra)}",
                         stream=self.name,
                     )

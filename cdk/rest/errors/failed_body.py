@@ -56,7 +56,8 @@ _WORD_ENDS = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
 _HTTP_ERRORS = range(400, 600)
 _SHOWN, _LONGEST = 80, 300
 """Maximum characters of a body, and of the API's own message, in an error."""
-_IGNORE = "if the API has no records then, ignore the response by a rule of the error handler"
+NO_RECORDS = "if this response means that there are no records, ignore it by a rule of the error handler"
+"""Advice for an error that may be how the API reports an empty result."""
 
 
 class OtherFormat(DecodeError):
@@ -79,8 +80,8 @@ def other_format(response: Response, expected: str, text: str, body: JsonValue) 
     # Masked before it is truncated: half a secret would not be found.
     return OtherFormat(
         f"{request} answered {response.status} with a body that is not {expected} ({kind}, it begins "
-        f"{request.hide(text)[:_SHOWN]!r}), as the page of an outage is. Try again later, or check the path and the "
-        f"decoder; {_IGNORE}"
+        f"{request.hide(text)[:_SHOWN]!r}), like the page of an outage. Try again later, or check the path and the "
+        f"decoder; {NO_RECORDS}"
     )
 
 
@@ -90,7 +91,7 @@ def error_instead(response: Response, expected: str, body: JsonValue, text: str 
     message = " ".join(request.hide(find_message(body) or text or canonical(body)).split())[:_LONGEST]
     return ErrorInstead(
         f"{request} answered {response.status}: {message}; found an error, expected {expected}. "
-        f"Try again later; {_IGNORE}"
+        f"Try again later; {NO_RECORDS}"
     )
 
 
@@ -219,8 +220,8 @@ def partial_errors(response: Response) -> str:
         return ""
     message = response.request.hide(find_message(body) or "no message")[:_LONGEST]
     return (
-        f"{response.request} answered with records and errors: {message}; what these are about may be missing, records "
-        "and fields. If it must not be, have the error handler fail or retry where the body has `errors`"
+        f"{response.request} answered with records and errors: {message}; records and fields that the errors concern "
+        "may be missing. If none may be, have the error handler fail or retry when the body has `errors`"
     )
 
 

@@ -37,7 +37,7 @@ _KINDS: Mapping[FailureType, type[CdkError]] = {
     "system_error": FatalError,
 }
 _SIGNALS: Mapping[Action, tuple[type[PagingSignal], str]] = {
-    Action.RESET_PAGINATION: (ResetPagination, "the pages are to be read again from the first"),
+    Action.RESET_PAGINATION: (ResetPagination, "the pages must be read again from the first one"),
     Action.REDUCE_PAGE_SIZE: (ReducePageSize, "the page is too large: set a smaller `page_size`"),
     Action.SPLIT_REQUEST_WINDOW: (SplitWindow, "the window is too large: set a smaller `step`"),
 }
@@ -90,8 +90,9 @@ def _usual(action: Action, response: Response, wait: float | None) -> CdkError:
     exchange = exchange_text(response)
     match action:
         case Action.FAIL:
-            return FatalError(f"{exchange}, which the error handler calls a failure")
+            return FatalError(f"{exchange}, which the error handler treats as a failure")
         case Action.RATE_LIMITED:
-            return RateLimited(f"{exchange}, which the error handler calls a rate limit; try again later", wait=wait)
+            text = f"{exchange}, which the error handler treats as a rate limit; try again later"
+            return RateLimited(text, wait=wait)
         case _:
-            return TransientError(f"{exchange} to every attempt, which the error handler tries again; try again later")
+            return TransientError(f"{exchange} to every attempt, which the error handler retries; try again later")

@@ -42,28 +42,30 @@ class StatusMeaning(NamedTuple):
 
 NOT_MODIFIED = 304
 # The transport follows redirects with a URL. A redirect that remains has no records, whatever its body contains.
-_NO_REDIRECT = StatusMeaning(Action.FAIL, FatalError, "the redirect leads nowhere: check the URL")
+_NO_REDIRECT = StatusMeaning(Action.FAIL, FatalError, "the redirect cannot be followed: check the URL")
 
-_UNASKED = "it was sent no validators: something between here and the source gives responses of its own"
+_UNASKED = "the request had no validators: a cache or proxy between here and the source returns responses of its own"
 
 STATUSES: Mapping[int, StatusMeaning] = {
     **dict.fromkeys(range(300, 400), _NO_REDIRECT),
     # Valid only as the response to a conditional request.
     NOT_MODIFIED: StatusMeaning(Action.FAIL, FatalError, _UNASKED),
     400: StatusMeaning(Action.FAIL, BadRequest, "check the parameters of this stream"),
-    401: StatusMeaning(Action.FAIL, CredentialsError, "the credentials were refused: renew them in the config"),
+    401: StatusMeaning(Action.FAIL, CredentialsError, "the credentials were rejected: renew them in the config"),
     403: StatusMeaning(Action.FAIL, Forbidden, "grant the credentials this permission, or leave the stream out"),
     404: StatusMeaning(Action.FAIL, NotFound, "check the address and the ids in it"),
     405: StatusMeaning(Action.FAIL, FatalError, "check `http_method` and the address"),
     408: StatusMeaning(Action.RETRY, Timeout, "try again later"),
     410: StatusMeaning(Action.FAIL, NotFound, "the source has removed it"),
     422: StatusMeaning(Action.FAIL, BadRequest, "check the parameters of this stream"),
-    RATE_LIMIT_STATUS: StatusMeaning(Action.RATE_LIMITED, RateLimited, "ask less often (`budget`), or try again later"),
+    RATE_LIMIT_STATUS: StatusMeaning(
+        Action.RATE_LIMITED, RateLimited, "send fewer requests (`budget`), or try again later"
+    ),
 }
 _SERVER_ERROR = StatusMeaning(Action.RETRY, ServerError, "the source has a problem: try again later")
 _REFUSED = (CredentialsError, Forbidden)
 _ELSEWHERE = "if that host is right, make it the URL of this request"
-_UNKNOWN = StatusMeaning(Action.RETRY, TransientError, "no rule says what this means: add one to `error_handler`")
+_UNKNOWN = StatusMeaning(Action.RETRY, TransientError, "no rule covers this status: add one to `error_handler`")
 
 
 def error_for(response: Response, *, wait: float | None = None) -> CdkError:

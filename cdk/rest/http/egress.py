@@ -64,7 +64,7 @@ class Egress:
         """Raise ConfigError if no connection to this host is allowed, whatever its address."""
         host = _plain(host)
         if not host:
-            raise self._refusal("?", port, "the URL has no host, or one that can be read in two ways")
+            raise self._refusal("?", port, "the URL has no host, or parsers may read its host differently")
         if self._lists(host, port):
             return
         if not self.public:
@@ -204,7 +204,7 @@ def _target(word: str) -> Target:
         or (":" in wild and _address(wild) is None)
         or (port and not (port.isdecimal() and 0 < int(port) < 2**16))
     ):
-        raise ConfigError(f"--egress, or {VARIABLE} in the environment, holds {word!r}, {_EXPECTED}")
+        raise ConfigError(f"--egress, or {VARIABLE} in the environment, contains {word!r}, {_EXPECTED}")
     return Target(f"*.{wild.lower()}" if wild != host else _plain(host), int(port) if port else None)
 
 

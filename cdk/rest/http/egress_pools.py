@@ -81,7 +81,7 @@ def timed_response(seconds: float) -> type[HTTPResponse]:
             if self._reads.ended:
                 # Only a closed connection ends here. http.client would take it for the end of the headers, followed by
                 # an empty body.
-                raise RemoteDisconnected("the connection was closed inside of the headers of the response")
+                raise RemoteDisconnected("the connection was closed within the headers of the response")
             self._reads.body()
 
     return TimedResponse
@@ -135,8 +135,8 @@ class _TimedReads(io.RawIOBase):
 
     def _why(self) -> str:
         if monotonic() >= self._deadline:
-            return f"the response did not come within {self._seconds:g} s"
-        return f"the server was silent for {self._silence:g} s"
+            return f"the response did not arrive within {self._seconds:g} s"
+        return f"the server sent nothing for {self._silence:g} s"
 
     def close(self) -> None:
         self._file.close()

@@ -90,7 +90,7 @@ def as_path(where: object, what: str) -> tuple[str, ...]:
     """
     names = (where,) if isinstance(where, str) else where
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise ConfigError(f'{what}: found {where!r}, expected the names on the way, each a text: "meta", "next"')
+        raise ConfigError(f'{what}: found {where!r}, expected the names of its path, each a string: "meta", "next"')
     return tuple(names)
 
 

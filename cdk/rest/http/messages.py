@@ -58,7 +58,7 @@ class Headers(Mapping[str, str]):
 
 _CONDITIONS = frozenset({"if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range"})
 _NO_NUMBER = re.compile(rb"\b(?:NaN|Infinity)\b")
-_ADVICE = ". It has NaN or Infinity, which JSON does not have: `JsonDocument(lenient=True)` takes them for null"
+_ADVICE = ". It has NaN or Infinity, which JSON does not allow: `JsonDocument(lenient=True)` reads them as null"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -120,8 +120,8 @@ class Request:
             body = None
         if not isinstance(body, dict):
             raise ConfigError(
-                f"{self}: {', '.join(fields)} are fields of its body, expected a JSON object there; give the stream "
-                "such a `body_json`, or have them sent as query parameters"
+                f"{self}: cannot add {', '.join(fields)} to its body, expected a JSON object there; give the stream a "
+                "`body_json` that is one, or have them sent as query parameters"
             )
         headers = {"Content-Type": "application/json", **self.headers} if self.body is None else self.headers
         return replace(self, body=to_json({**body, **fields}), headers=headers)

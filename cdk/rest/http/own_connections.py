@@ -165,8 +165,8 @@ def _check(connection: _Connection, frame: FrameType) -> None:
     if _PROCESS.refusals and connection.sends:
         raise OwnConnection(
             f"found a connection to {connection} that the kit does not open{calling_line(frame)}, expected requests by "
-            "the kit, which alone a cassette, a simulation or a mock API answers; send them with `HttpStream` or "
-            "`HttpClient` of `cdk.rest`, or read without these"
+            "the kit only, because a cassette, a simulation or a mock API answers no others; send them with "
+            "`HttpStream` or `HttpClient` of `cdk.rest`, or read from the network"
         )
     for limit in _PROCESS.limits:
         try:

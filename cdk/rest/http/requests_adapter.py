@@ -244,13 +244,13 @@ def _check_end(request: Request, raw: requests.Response) -> None:
     packed = getattr(getattr(raw.raw, "_decoder", None), "_obj", None)
     # An empty body may be labelled as compressed, too. `tell` does not count a chunked body, so it cannot detect this.
     if packed is not None and not getattr(packed, "eof", True) and getattr(raw.raw, "_has_decoded_content", False):
-        raise Timeout(f"{request}: the connection failed (the packed body is cut off)")
+        raise Timeout(f"{request}: the connection failed (the compressed body is truncated)")
     # Units other than bytes are used for pagination: PostgREST counts rows.
     part = _BYTES.fullmatch(raw.headers.get("content-range", "")) if raw.status_code == _PARTIAL else None
     if part is not None and int(part["last"]) + 1 < int(part["size"]) and "range" not in Headers(request.headers):
         raise DecodeError(
-            f"{request} answered {_PARTIAL} with bytes up to {part['last']} of {part['size']}, and was asked for all: "
-            "a server or a proxy cuts long responses; ask for smaller pages"
+            f"{request} answered {_PARTIAL} with bytes up to {part['last']} of {part['size']}, although all were "
+            "requested: a server or a proxy truncates long responses; request smaller pages"
         )
 
 
@@ -289,7 +289,7 @@ def _translate(request: Request, error: Exception) -> NoReturn:
         case requests.exceptions.ContentDecodingError() | urllib3.exceptions.DecodeError():
             # Transient: observed once with a server under load, and not in its next 30,000 responses.
             raise Timeout(
-                f"{request}: the connection failed (the body is not what Content-Encoding says: {why})"
+                f"{request}: the connection failed (the body does not match Content-Encoding: {why})"
             ) from None
         case requests.exceptions.ProxyError():
             raise TransientError(f"{request}: the proxy failed ({why}); check HTTPS_PROXY and NO_PROXY") from None

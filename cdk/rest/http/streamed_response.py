@@ -76,7 +76,7 @@ class StreamedResponse(Response):
     def _take_pieces(self) -> Pieces:
         pieces = self._pieces
         if pieces is None:
-            raise BugError(f"{self.request}: the body of this response was read already, and is not kept")
+            raise BugError(f"{self.request}: the body of this response was already read, and is not retained")
         object.__setattr__(self, "_pieces", None)
         return pieces
 
@@ -103,7 +103,7 @@ def joined(pieces: Iterable[bytes], max_bytes: int, request: Request) -> bytes:
         if size > max_bytes:
             raise DecodeError(
                 f"{request}: the body is larger than {max_bytes // 2**20} MiB, too large to be read at once; use a "
-                "decoder that streams (JSON items, JSON lines, CSV), or ask for smaller pages"
+                "decoder that streams (JSON items, JSON lines, CSV), or request smaller pages"
             )
         read.append(piece)
     return read[0] if len(read) == 1 else b"".join(read)

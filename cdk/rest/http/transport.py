@@ -165,7 +165,7 @@ def _target(response: Response, location: str) -> str:
     try:
         return urljoin(response.url, location)
     except ValueError:
-        raise FatalError(f"{response.request} was redirected to what is no URL; check the URL") from None
+        raise FatalError(f"{response.request} was redirected to an invalid URL; check the URL") from None
 
 
 def _redirected(request: Request, status: int, url: str, *, reveals: bool) -> Request:
@@ -180,7 +180,7 @@ def _redirected(request: Request, status: int, url: str, *, reveals: bool) -> Re
         headers = neutral(headers)
         if body is not None or reveals:
             target = Request(method, url, secret=request.secret)
-            what = "a secret in its URL" if reveals else "a body, which may hold secrets,"
+            what = "a secret in its URL" if reveals else "a body, which may contain secrets,"
             raise FatalError(
                 f"{request.hide(str(request))} was redirected to another host, {request.hide(str(target))}: {what} is "
                 f"not sent there; if that host is right, make it the URL of this stream"

@@ -152,7 +152,7 @@ class Budget:
     def _too_long(self, request: Request, wait: float, longest: timedelta) -> RateLimited:
         header = self.reset_header
         by, check = (
-            (f"by the header {header} ", f", or check that header, read as {self.reset!r}") if header else ("", "")
+            (f"by the header {header}, ", f", or check that header, read as {self.reset!r}") if header else ("", "")
         )
         return RateLimited(
             f"{request}: {by}the budget allows it in {wait:.0f} s, expected at most {longest.total_seconds():.0f} s "

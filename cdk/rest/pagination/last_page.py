@@ -17,8 +17,8 @@ from cdk.rest.pagination.page_signs import unread_total
 from cdk.rest.tracing import explain_next
 
 _REMEDY = (
-    "Where records are missing, they come with the next read from the start: with each sync of a stream that is read "
-    "whole, and after `spark-cdk state reset` of one with a cursor"
+    "Missing records are read by the next read from the start: by every sync of a stream that is read in full, and "
+    "after `spark-cdk state reset` of one with a cursor"
 )
 
 
@@ -38,8 +38,8 @@ class DoubtsEnd(ABC):
 def doubtful(response: Response, why: str) -> str:
     """Return the warning that the page of `response`, the first of its slice, may not be the only one."""
     return (
-        f"{response.request} was taken for the only page of its slice: there is {why}; check the paginator, unless one "
-        f"page is all there is, or it counts what the request does not ask for. {_REMEDY}"
+        f"{response.request} was treated as the only page of its slice, which is doubtful: there is {why}; check the "
+        f"paginator, unless there is only one page, or a total counts records that were not requested. {_REMEDY}"
     )
 
 
@@ -47,9 +47,9 @@ def unread_rows(response: Response, records: int, pages: int) -> str:
     """Return a warning if the last page reports more than the `records` that were read in `pages`; else empty."""
     why = unread_total(response, records, pages)
     return why and (
-        f"{response.request} was taken for the last page of its slice: there is {why}; check where the paginator "
-        "begins, and the page size, unless it counts records that the request does not ask for, such as those that a "
-        f"filter leaves out. {_REMEDY}"
+        f"{response.request} was treated as the last page of its slice, which is doubtful: there is {why}; check where "
+        "the paginator starts, and the page size, unless that total counts records that were not requested, such as "
+        f"those that a filter excludes. {_REMEDY}"
     )
 
 
@@ -83,9 +83,10 @@ def look_behind(reader: object, last: Response, count: int, fetch: Callable[[], 
         return
     if response.ok and more and response.body != last.body:
         raise RowsBehindEnd(
-            f"{response.request} brings {more} records, though the page before it, with {count}, was taken for the "
-            f"last one. Most likely the source gives {count} records at most: set the page size to that, or say "
-            "where the response tells that there is more; and have `parse` drop no records where pages are counted"
+            f"{response.request} returned {more} records, although the page before it, with {count}, was treated as "
+            f"the last one. Most likely the source returns at most {count} records per page: set the page size to "
+            "that, or declare where the response says that there is more; and do not drop records in `parse` if pages "
+            "are counted"
         )
     behind = "is the same" if response.ok and more else "has none"
-    explain_next("the page has %s records, and the one behind it %s", count, behind)
+    explain_next("the page has %s records, and the one after it %s", count, behind)

@@ -99,7 +99,7 @@ class PageNumber(Counting):
         if token is None:
             return self._start
         if token.get("page_size", self.size) != self.size:
-            raise BadState("page token", dict(token), f"a page of {self.size} records, as `size` says now")
+            raise BadState("page token", dict(token), f"a page of {self.size} records, which is `size` now")
         return _count(token, "page")
 
 
@@ -164,7 +164,7 @@ def _size_params(size: int | None, size_param: str | None) -> dict[str, JsonValu
     if size_param is None:
         return {}
     if size is None:
-        raise ConfigError(f"the parameter {size_param!r} asks for a page size: say which `size`")
+        raise ConfigError(f"the parameter {size_param!r} needs a page size: set `size`")
     return {size_param: size}
 
 

@@ -107,7 +107,7 @@ def full_page(response: Response, count: int) -> str:
     name = next((name for name in names if _letters(name) in SIZES), None)
     if name is None or any(total.certain for total in _totals_of(response, _of_body(response))):
         return ""
-    return f"a full page: `{name}` asks for {count:,} records, and as many came, so there are probably more"
+    return f"a full page: `{name}` requests {count:,} records, and as many were returned, so there are probably more"
 
 
 def _next_in_headers(response: Response) -> str:

@@ -80,7 +80,7 @@ class Expander:
                 return cut.fetch(parent)
             if not self._warned:
                 self._warned.append(True)
-                logger.warning("%s: this list is cut short; only the records in it are read", " > ".join(self.where))
+                logger.warning("%s: this list is truncated; only the records in it are read", " > ".join(self.where))
         return (element for elements in self._matches(parent) if type(elements) is list for element in elements)
 
     def _dress(self, parent: dict[str, FieldValue]) -> Callable[[dict[str, FieldValue]], dict[str, FieldValue]] | None:

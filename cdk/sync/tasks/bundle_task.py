@@ -28,7 +28,7 @@ from cdk.engine.thread_pool import Repeating, repeating_in_a_thread
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import unwritable
 from cdk.rest.auth.tokens import SliceProgress, TokenEnded, holding, reading
-from cdk.rest.conditional_requests import NotModified, conditional_reads
+from cdk.rest.conditional_requests import NotModified, conditional_reads, several_pages
 from cdk.rest.http.activity import activities, task_activity, working_for
 from cdk.rest.http.metrics import counting
 from cdk.rest.http.own_connections import limiting
@@ -365,11 +365,7 @@ def _read_changed_pages(stream: Stream, slice: Slice, known: HttpSnapshot, progr
         try:
             for page in read_without_boundary_duplicates(stream, slice):
                 if isinstance(page.position, Checkpoint):
-                    raise FatalError(
-                        "a followed stream has one page for a slice, and this one has a next: that the first page has "
-                        "not changed says nothing about the others; read it without `follow_source`, or by a cursor",
-                        stream=stream.name,
-                    )
+                    raise several_pages(stream.name, "follow_source")
                 yield page
         except NotModified as same:
             logger.info("%s: nothing new, %s", stream.name, same)

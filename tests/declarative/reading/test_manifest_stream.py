@@ -158,7 +158,7 @@ def test_an_error_in_the_place_of_a_later_page_is_no_end_of_the_pages(body: Json
     made = run(answering(lambda asked: body if asked.get("page") == "2" else dated("01", "02")), paginator=NUMBERED)
 
     assert "page=2 answered 200" in str(made.error)
-    assert "found an error, expected records at data as on the pages before" in str(made.error)
+    assert "found an error, expected records at data as on the previous pages" in str(made.error)
     assert made.statuses[-1] == "INCOMPLETE"
 
 

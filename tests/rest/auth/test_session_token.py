@@ -105,7 +105,7 @@ def test_a_login_is_judged_by_its_own_rules() -> None:
     api, time = MockApi(), Time()
     api.post("/login").returns(json={"token": "one"})
 
-    with pytest.raises(TransientError, match="passing problem"):
+    with pytest.raises(TransientError, match="treats as transient"):
         client(api, session(time, judge=Patient()), time).send(USERS)
 
 

@@ -144,7 +144,7 @@ def test_a_quota_status_that_says_nothing_is_an_error() -> None:
     pool = Pool()
     pool.status.returns(json={"left": 1})
 
-    with pytest.raises(ConfigError, match="nothing usable at reset"):
+    with pytest.raises(ConfigError, match="no usable value at reset"):
         pool.ask(1)
 
 

@@ -137,7 +137,7 @@ def test_the_last_task_of_a_token_says_what_has_become_of_it(*, ended: bool) -> 
             world.time.sleep(LIFE)
         else:
             world.users.returns(status=401, json={})
-        with pytest.raises(CredentialsError, match="has ended" if ended else "before its time"):
+        with pytest.raises(CredentialsError, match="has expired" if ended else "before it expired"):
             list(map(world.ask, [authenticator, authenticator]))
 
     assert len(world.tokens.requests) == 1
@@ -147,7 +147,7 @@ def test_a_refresh_token_that_nobody_keeps_is_missed_aloud(caplog: pytest.LogCap
     world = World()
 
     world.ask(world.authenticator())
-    assert "nothing here keeps it" in caplog.text
+    assert "which is not stored for the next run" in caplog.text
     caplog.clear()
     world.ask(world.authenticator(client_secret="s", stored=StoredTokens(lambda _: None)))
     assert caplog.text == ""
@@ -364,7 +364,7 @@ def test_a_token_that_could_not_be_stored_is_used_and_stored_later(caplog: pytes
     run_tokens().flush()
 
     assert len(store.texts) == 1
-    assert "the new refresh token cannot be kept (full)" in caplog.text
+    assert "the new refresh token cannot be stored (full)" in caplog.text
 
 
 def test_what_is_sealed_opens_for_its_secret_alone() -> None:

@@ -38,12 +38,12 @@ def test_what_a_path_names_is_quoted_unless_it_begins_with_it(template: str, pat
 @pytest.mark.parametrize("value", [".", ".."])
 @pytest.mark.parametrize("template", ["/orgs/{a.id}/repos", "/orgs/{a.id}", "{a.id}/repos", "/orgs/{a.id}?all=1"])
 def test_a_value_that_leads_to_another_endpoint_is_refused_by_name(template: str, value: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^\{{a.id\}} is '{re.escape(value)}', which makes .* another endpoint"):
+    with pytest.raises(ConfigError, match=rf"^\{{a.id\}} is '{re.escape(value)}', which turns .* another endpoint"):
         filled_path(template, lambda _: value)
 
 
 def test_several_values_may_make_such_a_segment() -> None:
-    with pytest.raises(ConfigError, match=r"\{a.id\} is '\.', which makes '\.\.' of a segment"):
+    with pytest.raises(ConfigError, match=r"\{a.id\} is '\.', which turns a segment of the path .* into '\.\.'"):
         filled_path("/orgs/{a.id}{b.id}", lambda _: ".")
 
 
@@ -68,7 +68,7 @@ def test_doubled_braces_are_braces() -> None:
 
 @pytest.mark.parametrize("text", ["{id}", "{a.}", "{.id}", "{", "a}", "{ {a.id} }"])
 def test_other_braces_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"expected \{config.NAME\}.* a brace that is meant is doubled"):
+    with pytest.raises(ConfigError, match=r"expected \{config.NAME\}.* double a literal brace"):
         [*placeholders({"query": text})]
 
 

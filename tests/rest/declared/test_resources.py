@@ -16,10 +16,10 @@ def test_a_source_is_of_the_module_that_it_is_written_in() -> None:
 @pytest.mark.parametrize(
     ("resources", "slips"),
     [
-        ([REPOS, resource("repos", "/more")], ["repos: two resources have this name; call one otherwise"]),
+        ([REPOS, resource("repos", "/more")], ["repos: two resources have this name; rename one of them"]),
         (
             [resource("config", "/config")],
-            ["config: a resource cannot have this name: placeholders begin with it; call it"],
+            ["config: a resource cannot have this name, which placeholders reserve; rename it"],
         ),
         (
             [
@@ -33,7 +33,7 @@ def test_a_source_is_of_the_module_that_it_is_written_in() -> None:
         ),
         (
             [resource("a", "/a", params={"since": "{window.start}"})],
-            ["a: {window.start}: the resource has no cursor; give it one"],
+            ["a: {window.start}: the resource has no cursor; add one"],
         ),
         (
             [resource("a", "/a", params={"since": "{window.begin}"}, cursor=CountCursor("version"))],
@@ -42,26 +42,26 @@ def test_a_source_is_of_the_module_that_it_is_written_in() -> None:
         (
             [resource("a", "/{b.id}"), resource("b", "/{a.id}"), resource("c", "/{id}")],
             [
-                "a: is read for its own records: b names it, and it leads to b; take the placeholder out",
-                "b: is read for its own records: a names it, and it leads to a; take the placeholder out",
+                "a: is its own ancestor: b uses its records, and it uses those of b; remove the placeholder",
+                "b: is its own ancestor: a uses its records, and it uses those of a; remove the placeholder",
                 "c: found {id}, expected {config.NAME}",
             ],
         ),
         (
             [REPOS, resource("users", "/users"), resource("stars", "/{repos.id}/{users.id}")],
-            ["stars: is read for the records of repos and users, neither of which is above the other"],
+            ["stars: is read for the records of repos and users, neither of which is an ancestor of the other"],
         ),
         (
             [REPOS, resource("issues", "/issues", add_fields={"repo": "{repos.id}"})],
-            ["issues: {repos.id}: the request names no field of repos; name one there"],
+            ["issues: {repos.id}: the request uses no field of repos; use one there"],
         ),
         (
             [REPOS, resource("issues", "/{repos.id}"), resource("notes", "/{issues.id}", params={"r": "{repos.name}"})],
-            ["notes: {repos.name}: expected a field of issues; add it to its records with `add_fields`"],
+            ["notes: {repos.name}: expected a field of issues; add it to those records with `add_fields`"],
         ),
         (
             [REPOS, resource("issues", "/{repos.id}", follows_parent=True)],
-            ["issues: follows_parent: no resource with a cursor is named in the request"],
+            ["issues: follows_parent: the request uses no resource with a cursor"],
         ),
     ],
 )

@@ -111,7 +111,7 @@ def test_what_a_filter_drops_ends_no_pages() -> None:
     ("options", "error"),
     [
         ({"record_filter": {"hiden": False}}, r"record_filter: found no field 'hiden' .* did you mean 'hidden'\?"),
-        ({"add_fields": {"id": "{config.id}"}}, r"add_fields: records have a field 'id' of their own"),
+        ({"add_fields": {"id": "{config.id}"}}, r"add_fields: records already have a field 'id'"),
     ],
 )
 def test_mappings_that_do_not_fit_the_records_are_refused(options: Mapping[str, Json], error: str) -> None:

@@ -43,6 +43,6 @@ def test_what_a_rule_calls_a_rate_limit_ends_as_one_whatever_its_status(status: 
 
     assert type(error) is RateLimited
     assert (error.wait, error.failure_type) == (30, "transient_error")
-    usual = f"answered {status}: too many, which the error handler calls a rate limit; try again later"
+    usual = f"answered {status}: too many, which the error handler treats as a rate limit; try again later"
     assert (error.detail if text else error.message).endswith(usual)
     assert not text or error.message == text

@@ -256,7 +256,7 @@ def test_redirects_end(server: Server) -> None:
 
 
 def test_a_redirect_to_what_is_no_url_is_an_error(server: Server) -> None:
-    with pytest.raises(FatalError, match="no URL"):
+    with pytest.raises(FatalError, match="an invalid URL"):
         RequestsTransport().send(get(server, "/nowhere"))
 
 
@@ -383,7 +383,7 @@ def test_importing_the_front_door_loads_no_http_library() -> None:
 @pytest.mark.parametrize("kind", ["gzip", "deflate", "gzip-chunks", "deflate-chunks"])
 def test_a_packed_body_without_its_end_is_a_broken_connection(server: Server, kind: str, stream: bool) -> None:  # noqa: FBT001
     response: bytes | None = None
-    with pytest.raises(Timeout, match="cut off"):
+    with pytest.raises(Timeout, match="is truncated"):
         response = RequestsTransport().send(get(server, f"/cut-{kind}", stream=stream)).body
 
     assert response is None
@@ -392,7 +392,7 @@ def test_a_packed_body_without_its_end_is_a_broken_connection(server: Server, ki
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("path", ["/cut-status", "/cut-line", "/cut-headers"])
 def test_headers_without_their_end_are_a_broken_connection(server: Server, path: str, stream: bool) -> None:  # noqa: FBT001
-    with pytest.raises(Timeout, match="closed inside of the headers"):
+    with pytest.raises(Timeout, match="closed within the headers"):
         RequestsTransport().send(get(server, path, stream=stream))
 
 
@@ -408,7 +408,7 @@ def test_a_body_without_a_length_ends_with_the_connection_or_its_last_chunk(serv
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_part_of_a_body_that_nobody_asked_for_is_an_error(server: Server, stream: bool) -> None:  # noqa: FBT001
     response: bytes | None = None
-    with pytest.raises(DecodeError, match="answered 206 with bytes up to 3 of 8, and was asked for all"):
+    with pytest.raises(DecodeError, match="answered 206 with bytes up to 3 of 8, although all were"):
         response = RequestsTransport().send(get(server, "/part", stream=stream)).body
 
     assert response is None

@@ -133,7 +133,7 @@ def test_an_only_page_with_as_many_records_as_were_asked_for_is_warned_of(
 
     warnings = read(Limited(SinglePage()), transport=api).warnings
 
-    words = f"there is a full page: `{name}` asks for 2 records, and as many came, so there are probably more"
+    words = f"there is a full page: `{name}` requests 2 records, and as many were returned, so there are probably more"
     assert [words in warning for warning in warnings] == [True] * warns
 
 
@@ -163,7 +163,7 @@ def test_a_parent_whose_token_has_a_wrong_path_is_warned_of_once() -> None:
 
     (warning,) = read(Children(SinglePage()), transport=api).warnings
 
-    assert "GET https://api.test/parents was taken for the only page" in warning
+    assert "GET https://api.test/parents was treated as the only page" in warning
 
 
 def test_a_flag_that_says_more_and_no_token_is_an_error() -> None:
@@ -207,11 +207,9 @@ def test_pages_that_are_fewer_than_the_last_one_counts_are_warned_of(
     result = read(Items(PageNumber(start=2, size=2)), transport=counting(7, says, header))
 
     (warning,) = result.warnings
-    assert warning.startswith("items: GET https://api.test/a?page=4 was taken for the last page of its slice")
+    assert warning.startswith("items: GET https://api.test/a?page=4 was treated as the last page of its slice")
     assert words in warning
-    assert (
-        "unless it counts records that the request does not ask for, such as those that a filter leaves out" in warning
-    )
+    assert "unless that total counts records that were not requested, such as those that a filter excludes" in warning
     assert "after `spark-cdk state reset` of one with a cursor" in warning
 
 
@@ -285,7 +283,7 @@ def test_a_read_that_goes_on_at_a_page_does_not_count_those_before_it() -> None:
 
 @pytest.mark.parametrize("names", [(["meta", "next"],), ("meta", 1)])
 def test_a_path_that_is_none_is_named_when_it_is_declared(names: Sequence[Json]) -> None:
-    with pytest.raises(ConfigError, match=r"CursorToken: found .*, expected the names on the way"):
+    with pytest.raises(ConfigError, match=r"CursorToken: found .*, expected the names of its path"):
         CursorToken(*names, param="c")
 
 
@@ -308,7 +306,7 @@ def test_a_page_behind_the_last_one_that_has_records_is_an_error_where_somebody_
 
     assert (len(unseen.records), unseen.error) == (3, None)
     assert isinstance(seen.error, FatalError)
-    assert "brings 3 records, though the page before it, with 3, was taken for the last one" in str(seen.error)
+    assert "returned 3 records, although the page before it, with 3, was treated as the last one" in str(seen.error)
 
 
 def repeated() -> MockApi:

@@ -109,7 +109,7 @@ def test_a_token_that_works_once_ends_a_frame_that_takes_longer_and_is_not_used_
 def test_a_token_that_the_api_refuses_early_is_not_replaced_by_tasks(tmp_path: Path) -> None:
     with serving(Login(uses=3)) as login:
         given = options("manifest", tmp_path, login.address, target=str(tmp_path / "lake"))
-        with pytest.raises(CredentialsError, match="refused the access token before its time"):
+        with pytest.raises(CredentialsError, match="rejected the access token before it expired"):
             Frame(given).ids()
 
     assert (login.calls, login.spent) == (1, 0)
@@ -143,7 +143,7 @@ def test_a_token_that_the_server_replaces_unasked_is_missed_aloud(
     with serving(Login()) as login:
         assert Frame(options("python", tmp_path, login.address)).ids() == ALL
 
-    assert "the new refresh token cannot be kept" in caplog.text
+    assert "the new refresh token cannot be stored" in caplog.text
     assert "option target" in caplog.text
     assert TOKENS not in caplog.text
 

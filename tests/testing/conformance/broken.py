@@ -287,7 +287,7 @@ class Unfollowed(Accounts):
     paginator = CursorToken("following", param="page")
 
 
-@bug("a page size that the source does not have", "the_last_page", "brings 1 records, though the page before it")
+@bug("a page size that the source does not have", "the_last_page", "returned 1 records, although the page before it")
 class Short(Accounts):
     paginator = PageNumber(size=3)
 

@@ -51,7 +51,7 @@ class JsonItems:
                     yield item
             except (ijson.JSONError, UnicodeDecodeError) as error:
                 why = str(error).splitlines()[0]
-                raise DecodeError(f"{response.request}: the body is no JSON, or ends too early: {why}") from None
+                raise DecodeError(f"{response.request}: the body is not JSON, or is truncated: {why}") from None
             if not any_items:
                 with suppress(ValueError):  # the body is longer than its recorded start
                     refuse_outage(response, from_json(b"".join(begin)), self.items_path.split("."))

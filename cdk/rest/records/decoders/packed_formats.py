@@ -67,7 +67,7 @@ def _unpack(response: Response, data: bytes, pieces: Iterator[bytes], max_ratio:
         try:
             out = member.decompress(data, _PIECE)
         except zlib.error as error:
-            raise DecodeError(f"{response.request}: the body begins like gzip and is none: {error}") from None
+            raise DecodeError(f"{response.request}: the body begins like gzip but is not gzip: {error}") from None
         if out:
             unpacked += len(out)
             if max_ratio is not None and unpacked > max(FREE, max_ratio * packed):
@@ -85,14 +85,14 @@ def _unpack(response: Response, data: bytes, pieces: Iterator[bytes], max_ratio:
             if data:
                 member = zlib.decompressobj(_GZIP)
     if not member.eof:
-        raise DecodeError(f"{response.request}: the body is gzip and cut off; it is {packed} bytes long")
+        raise DecodeError(f"{response.request}: the gzip body is truncated after {packed} bytes")
 
 
 def too_dense(response: Response, max_ratio: int) -> DecodeError:
     """Return the error for a body with an implausibly high compression ratio."""
     return DecodeError(
-        f"{response.request}: the body becomes more than {max_ratio} times larger when it is unpacked; if it is "
-        "honest, read it with a decoder that streams (JSON lines, CSV, JSON items)"
+        f"{response.request}: the body becomes more than {max_ratio} times larger when it is unpacked; if that "
+        "is expected, read it with a decoder that streams (JSON lines, CSV, JSON items)"
     )
 
 
@@ -125,7 +125,7 @@ class ZipArchive:
                             yield from self.decoder.items(unpacked(response, unpacking.pieces(file)))
         # zipfile raises RuntimeError for a file that is encrypted or compressed by an unknown method.
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError) as error:
-            why = f"the body is no zip archive that can be read: {error}"
+            why = f"the body is not a readable zip archive: {error}"
             raise DecodeError(f"{response.request}: {why}") from None
 
 

@@ -31,8 +31,8 @@ _FEW_LINES = 2
 _BUFFER = 2**18
 _LOGGED = 10
 _NO_JSON = (
-    "; expected a JSON value on each line. An error page, or a body that was cut short, looks like this. Where such "
-    "lines belong to the source, a lenient decoder skips them: `Jsonl(lenient=True)`, or `lenient: true` in a manifest"
+    "; expected a JSON value on each line. An error page or a truncated body looks like this. If the source has such "
+    "lines anyway, a lenient decoder skips them: `Jsonl(lenient=True)`, or `lenient: true` in a manifest"
 )
 _BEGINNING = 2**18
 """Characters that are examined to decide whether a body is a table."""
@@ -101,7 +101,7 @@ def text_file(response: Response, pieces: Iterator[bytes], encoding: str) -> io.
 def not_encoded(response: Response, encoding: str, error: UnicodeError) -> DecodeError:
     """Return the error for bytes that are not in `encoding`. It shows at most the first invalid byte."""
     why = f"byte {error.object[error.start]:#04x}" if isinstance(error, UnicodeDecodeError) else "its end"
-    return DecodeError(f"{response.request}: the body is not {encoding} ({why}); set the `encoding` that it has")
+    return DecodeError(f"{response.request}: the body is not {encoding} ({why}); set its `encoding`")
 
 
 def _too_long(response: Response) -> DecodeError:
@@ -146,7 +146,7 @@ class Jsonl:
                 if line.isspace():
                     continue
                 # Errors do not show the line, whose content may be confidential.
-                why = f"line {number} is no JSON ({error.msg})"
+                why = f"line {number} is not JSON ({error.msg})"
                 if not self.lenient:
                     raise DecodeError(f"{response.request}: {why}{_NO_JSON}") from None
                 try:
@@ -159,7 +159,7 @@ class Jsonl:
                     continue
             yield item
         if bad > _LOGGED:
-            logger.warning("%s: %d of %d lines are no JSON and were skipped", response.request, bad, number)
+            logger.warning("%s: %d of %d lines are not JSON and were skipped", response.request, bad, number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +231,8 @@ def names_and_rows(
         # since the quote as one value.
         if read > row_end:
             raise DecodeError(
-                f"{response.request}: the body ends inside a quoted value of the row from line {row_end + 1} on; "
-                "the source was cut off, or has a quote too many"
+                f"{response.request}: the body ends inside a quoted value of the row that starts at line {row_end + 1};"
+                " it is truncated, or has a quote too many"
             )
 
     table = csv.reader(to_the_end(), delimiter=delimiter)
@@ -245,7 +245,7 @@ def names_and_rows(
                 if row:
                     yield row
         except csv.Error as error:
-            raise DecodeError(f"{response.request}: line {table.line_num} of the body is no CSV: {error}") from None
+            raise DecodeError(f"{response.request}: line {table.line_num} of the body is not CSV: {error}") from None
 
     present = rows()
     names = next(present, [])
@@ -324,7 +324,7 @@ class _RowWidth:
             if self._may_be_cut and number > _FEW_LINES and not line.endswith("\n"):
                 raise DecodeError(
                     f"{self._response.request}: the last line of the body has {len(row)} values and no line end, all "
-                    f"before it have {width}: the source was cut off"
+                    f"before it have {width}: the body is truncated"
                 )
             # A source that omits trailing values may also do so in its last row, which is then not truncated.
             self._may_be_cut = False

@@ -32,7 +32,7 @@ class XmlDocument:
         try:
             document = xmltodict.parse(body, disable_entities=True)
         except (ExpatError, ValueError, LookupError, RecursionError) as error:
-            raise DecodeError(f"{response.request}: the body is no XML that can be read: {error}") from None
+            raise DecodeError(f"{response.request}: the body is not readable XML: {error}") from None
         _check_depth(response, document)
         return document
 

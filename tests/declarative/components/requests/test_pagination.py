@@ -223,7 +223,7 @@ def test_an_only_page_as_full_as_was_asked_for_is_warned_of(limit: str, *, warns
 
     warnings = run(api, requester={"request_parameters": {"limit": limit}}).warnings
 
-    assert ["there is a full page: `limit` asks for 2 records" in each for each in warnings] == [True] * warns
+    assert ["there is a full page: `limit` requests 2 records" in each for each in warnings] == [True] * warns
 
 
 @pytest.mark.parametrize(
@@ -315,4 +315,4 @@ def test_a_page_behind_the_last_one_that_has_records_is_an_error_where_somebody_
 
     assert (ids(unseen), unseen.error) == ([1, 2], None)
     assert [record["id"] for record in seen.records] == [1, 2]
-    assert "brings 2 records, though the page before it, with 2, was taken for the last one" in str(seen.error)
+    assert "returned 2 records, although the page before it, with 2, was treated as the last one" in str(seen.error)

@@ -155,7 +155,7 @@ def test_three_failed_jobs_fail_the_stream() -> None:
     run = reports.read(manifest())
 
     assert run.error is not None
-    assert "asked for 3 times, and the last failed" in str(run.error)
+    assert "created 3 times, and the last one failed" in str(run.error)
     assert run.error.failure_type == FatalError.failure_type
     assert run.statuses == ["STARTED", "INCOMPLETE"]
 

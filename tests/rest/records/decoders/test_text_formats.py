@@ -57,7 +57,7 @@ def test_a_line_that_is_no_json_is_an_error_with_its_number(bad: bytes) -> None:
     items = Jsonl().items(response(body=b'{"a":1}\r\n\n' + bad + b'\n{"b":2}'))
 
     assert next(items) == {"a": 1}
-    with pytest.raises(DecodeError, match=r"line 3 is no JSON .*expected a JSON value on each line.*lenient") as error:
+    with pytest.raises(DecodeError, match=r"line 3 is not JSON .*expected a JSON value on each line.*lenient") as error:
         next(items)
     assert "secret" not in str(error.value)
 
@@ -68,8 +68,8 @@ def test_lenient_json_lines_skip_what_is_no_json_and_say_so(caplog: pytest.LogCa
 
     assert found == [{"a": 1}, [1], {"n": None}, 3, {"b": 2}]
     assert [message.partition(": ")[2].partition(" JSON")[0] for message in caplog.messages] == [
-        "line 3 is no",
-        "line 5 is no",
+        "line 3 is not",
+        "line 5 is not",
     ]
     assert "secret" not in caplog.text
 
@@ -79,7 +79,7 @@ def test_a_body_that_is_no_json_lines_at_all_does_not_flood_the_log(caplog: pyte
         assert read(Jsonl(lenient=True), b"<p>\n" * 5000) == []
 
     assert len(caplog.messages) == 11
-    assert "5000 of 5000 lines are no JSON" in caplog.messages[-1]
+    assert "5000 of 5000 lines are not JSON" in caplog.messages[-1]
 
 
 def test_lines_may_lie_across_pieces() -> None:
@@ -257,7 +257,7 @@ def test_a_row_with_more_values_than_names_is_an_error() -> None:
     ],
 )
 def test_a_body_that_ends_inside_a_quoted_value_is_an_error(body: bytes, line: int) -> None:
-    with pytest.raises(DecodeError, match=f"ends inside a quoted value of the row from line {line} on;"):
+    with pytest.raises(DecodeError, match=f"ends inside a quoted value of the row that starts at line {line};"):
         read(CsvRows(), body)
 
 
@@ -368,7 +368,7 @@ def test_json_items_arrive_before_the_body_ends() -> None:
     ],
 )
 def test_what_is_no_json_is_an_error_of_json_items(body: bytes) -> None:
-    with pytest.raises(DecodeError, match="no JSON, or ends too early"):
+    with pytest.raises(DecodeError, match="not JSON, or is truncated"):
         read(JsonItems("d"), body)
 
 
