@@ -534,8 +534,8 @@ BUGS = [
     Bug(
         "a session that is refused is replaced",
         "rest/auth/token_owner",
-        "        elif self.refused(token):\n",
-        "        elif False and self.refused(token):\n",
+        "        elif self.rejected(token):\n",
+        "        elif False and self.rejected(token):\n",
         "tests/spark/test_sessions.py",
     ),
     Bug(
@@ -815,7 +815,7 @@ BUGS = [
     Bug(
         "a refused token is let go of",
         "rest/auth/tokens",
-        "state.access_token, state.refusals = None, state.refusals + 1",
+        "state.access_token, state.rejections = None, state.rejections + 1",
         "pass",
     ),
     Bug(
@@ -827,8 +827,8 @@ BUGS = [
     Bug(
         "a task never uses up a refresh token",
         "rest/auth/token_owner",
-        "if not issued.rotates and (held.last or begins_again):",
-        "if held.last or begins_again:",
+        "if not issued.rotates and (held.last or must_restart):",
+        "if held.last or must_restart:",
         "tests/rest/auth/test_tokens.py",
     ),
     Bug(
@@ -1082,7 +1082,7 @@ BUGS = [
     Bug(
         "turns are the same for all tasks",
         "rest/limits/budget_slice",
-        "scarce = [(limit, period) for limit, period in rates if limit // share.of < heaviest]",
+        "scarce = [(limit, period) for limit, period in rates if limit // share.lane_count < heaviest]",
         "scarce = [(limit, period) for limit, period in rates if share.part(limit) < heaviest]",
         "tests/rest/limits/test_task_share.py",
     ),
@@ -2781,7 +2781,7 @@ BUGS = [
     Bug(
         "a token that one stream is refused serves others",
         "rest/auth/token_owner",
-        "if slice is not None and slice.answered and slice.ended is None:",
+        "if slice is not None and slice.accepted and slice.ended is None:",
         "if False:",
         "tests/rest/auth/test_tokens.py",
     ),
@@ -2795,7 +2795,7 @@ BUGS = [
     Bug(
         "a slice that waits for its first page knows its token",
         "rest/auth/token_owner",
-        "slice.answered = True",
+        "slice.accepted = True",
         "pass",
         "tests/rest/auth/test_tokens.py",
     ),
@@ -4323,7 +4323,7 @@ BUGS = [
     Bug(
         "a mock API lets nobody go around it",
         "rest/http/transport",
-        "refusing() if isinstance(other, Offline) and other.alone else nullcontext()",
+        "refusing() if isinstance(other, Offline) and other.blocks_own_connections else nullcontext()",
         "nullcontext()",
         "tests/testing/test_simulation.py",
     ),

@@ -181,7 +181,7 @@ class _StreamRun:
 
         Raises what reading raises, or Interrupted, in both cases after writing the last state that could be saved.
         """
-        self._say(AirbyteStreamStatus.STARTED)
+        self._write_status(AirbyteStreamStatus.STARTED)
         end = AirbyteStreamStatus.COMPLETE
         try:
             with closing(read(self._stream, state, execute, self._due, refreshes=refreshes)) as items:
@@ -203,7 +203,7 @@ class _StreamRun:
             if last is None and self._count:
                 last = self._manager.create_state_message(self._descriptor.name, self._descriptor.namespace)
             self._save(last)
-        self._say(end)
+        self._write_status(end)
 
     def _due(self) -> bool:
         # Building a state takes time proportional to its partitions. Doing so after each of them, only to drop the
@@ -217,7 +217,7 @@ class _StreamRun:
             self._remaining -= len(page)
         if not self._running:
             self._running = True
-            self._say(AirbyteStreamStatus.RUNNING)
+            self._write_status(AirbyteStreamStatus.RUNNING)
         name, namespace = self._descriptor.name, self._descriptor.namespace
         lines = record_lines(name, namespace, page, milliseconds(self._clock()))
         self._write(lines)
@@ -237,7 +237,7 @@ class _StreamRun:
         if state.stream is not None:
             self._watch.state(self._descriptor, state.stream.stream_state)
 
-    def _say(self, status: AirbyteStreamStatus) -> None:
+    def _write_status(self, status: AirbyteStreamStatus) -> None:
         self._write(status_line(self._descriptor, status, self._clock()))
 
 

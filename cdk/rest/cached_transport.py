@@ -124,7 +124,7 @@ def _key(request: Request) -> str:
 
 def _pack(response: Response) -> bytes:
     request = response.request
-    secret = {name.lower() for name in request.params if request.hides(name)} | request.secret
+    secret = {name.lower() for name in request.params if request.is_secret(name)} | request.secret
     headers = {name: value for name, value in response.headers.items() if not looks_secret(name)}
     return orjson.dumps([response.status, without_params(response.url, secret), headers]) + b"\n" + response.body
 

@@ -16,7 +16,7 @@ from cdk.base.logs import logger
 from cdk.base.run import setting
 from cdk.base.values import JsonValue, canonical
 from cdk.rest.errors.status_errors import error_for
-from cdk.rest.http.conditional_transport import Asker, asker
+from cdk.rest.http.conditional_transport import SliceSender, slice_sender
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.transport import Transport
 from cdk.rest.http_stream import HttpStream
@@ -99,18 +99,18 @@ class ConditionalResult:
 def conditional_reads(snapshot: HttpSnapshot) -> Iterator[ConditionalResult]:
     """Make the read of a slice in this block conditional, by the validators in `snapshot`; fills the yielded result.
 
-    The stream must send by an AskingTransport: a `conditional` stream, or that of a manifest.
+    The stream must send by an SliceSenderTransport: a `conditional` stream, or that of a manifest.
 
     The slice may have only one request that can be conditional; retries of it are allowed.
     """
-    own = _Asking(snapshot.probe())
-    asking: Asker = own
-    with setting(asker, asking):
-        yield own.result
+    sender = _ConditionalSender(snapshot.probe())
+    by: SliceSender = sender
+    with setting(slice_sender, by):
+        yield sender.result
 
 
 @dataclass
-class _Asking:
+class _ConditionalSender:
     probe: HttpProbe
     result: ConditionalResult = field(default_factory=ConditionalResult)
 
@@ -190,12 +190,12 @@ def fingerprint(request: Request, passing: Collection[str] = PASSING) -> str:
     the user in the URL and the headers in `passing`.
     """
     parts = urlsplit(request.full_url)
-    pairs = [pair for pair in parts.query.split("&") if not request.hides(unquote_plus(pair.partition("=")[0]))]
+    pairs = [pair for pair in parts.query.split("&") if not request.is_secret(unquote_plus(pair.partition("=")[0]))]
     url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="&".join(pairs)))
     headers = sorted(
         (name.lower(), value)
         for name, value in request.headers.items()
-        if name.lower() not in passing and not request.hides(name)
+        if name.lower() not in passing and not request.is_secret(name)
     )
     body = None if request.body is None else request.body.decode("latin-1")
     text = request.hide(canonical([request.method, url, headers, body]))

@@ -19,7 +19,7 @@ from cdk.rest.errors.failed_body import NO_RECORDS, ErrorInstead, OtherFormat, i
 from cdk.rest.errors.http_error_handler import HttpErrorHandler
 from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.authenticator import Authenticator
-from cdk.rest.http.conditional_transport import AskingTransport
+from cdk.rest.http.conditional_transport import SliceSenderTransport
 from cdk.rest.http.json_path import absence, as_path, is_there, path, records_at
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import CredentialScope, named_origins, origin
@@ -27,7 +27,7 @@ from cdk.rest.http.transport import RequestsTransport, Transport
 from cdk.rest.limits.budget import Budget
 from cdk.rest.pagination.paginator import Paginator, SinglePage
 from cdk.rest.records.decoder import Decoder, JsonDocument
-from cdk.rest.retriever import LISTS, PageRetriever
+from cdk.rest.retriever import FOUND_RECORDS, PageRetriever
 from cdk.state.slice import Slice
 from cdk.streams.page import Page
 from cdk.streams.paged import PagedStream
@@ -105,7 +105,7 @@ class HttpStream(PagedStream):
         The paginator sees all records that this method finds, even if an override drops some of them.
         """
         where = as_path(self.records_path, "records_path")
-        if self._untouched and (lines := response.cut_out(where, slice.record_type)):
+        if self._untouched and (lines := response.undecoded_records(where, slice.record_type)):
             return lines
         try:
             body = self.decoder.decode(response)
@@ -128,7 +128,7 @@ class HttpStream(PagedStream):
                 f"{exchange_text(response)}; found an error, expected records at {at}. Try again later; {NO_RECORDS}"
             )
         records = records_at(value, where, response.request)
-        if (lists := LISTS.get()) is not None:
+        if (lists := FOUND_RECORDS.get()) is not None:
             lists.append(records)
         return records
 
@@ -188,7 +188,7 @@ class HttpStream(PagedStream):
                 f"the stream sends {self.http_method} requests, and only a GET can be conditional; do not follow it"
             )
         stream = copy(self)
-        stream.transport = AskingTransport(stream.transport)
+        stream.transport = SliceSenderTransport(stream.transport)
         return stream
 
     def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:

@@ -37,7 +37,7 @@ _TOKEN_REFUSED = {400, 404, 410, 422}
 _NO_BODY = frozenset((204, 304))
 
 
-LISTS: ContextVar[list[Sequence[Record]] | None] = ContextVar("lists", default=None)
+FOUND_RECORDS: ContextVar[list[Sequence[Record]] | None] = ContextVar("found_records", default=None)
 """Collects the lists of records that `HttpStream.parse` finds in responses, before an author's override drops any."""
 
 
@@ -125,7 +125,7 @@ class PageRetriever:
 
     def _records(self, response: Response, slice: Slice) -> tuple[Sequence[Record], Sequence[Record]]:
         """Return the records, and all records that the response has: an author's `parse` may drop some of these."""
-        with setting(LISTS, lists := list[Sequence[Record]]()):
+        with setting(FOUND_RECORDS, lists := list[Sequence[Record]]()):
             records = listed(self.parse(response, slice), "the records that `parse` gave are", self.parse)
         return records, max([records, *lists], key=len)
 

@@ -139,7 +139,7 @@ class Signature(NoAuth):
 
     assert run.error is None
     assert items.requests[0].headers["X-Signature"] == "k:GET:/items"
-    assert items.requests[0].hides("X-Signature")
+    assert items.requests[0].is_secret("X-Signature")
 
 
 def test_an_authenticator_holds_others_of_the_manifest(tmp_path: Path) -> None:

@@ -122,7 +122,10 @@ class PageReader:
 
     def records(self, page: FetchedPage, slice: Slice, names: Names) -> Iterator[Sequence[Record]]:
         """Yield the lists of records of a response except the last, which is left in `page` along with the counts."""
-        if self._cut is not None and (lines := page.response.cut_out(self._cut, slice.record_type)) is not None:
+        if (
+            self._cut is not None
+            and (lines := page.response.undecoded_records(self._cut, slice.record_type)) is not None
+        ):
             page.raw = page.selected = page.present = len(lines)
             page.records = page.tail = lines
             if page.raw == 1:

@@ -14,7 +14,7 @@ from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue
 from cdk.rest.auth.static import with_header
 from cdk.rest.auth.token_owner import AttachToken, TokenOwner, report
-from cdk.rest.auth.token_response import REFUSALS, body_of
+from cdk.rest.auth.token_response import REJECTION_STATUSES, body_of
 from cdk.rest.auth.tokens import TokenState
 from cdk.rest.errors.error_handler import Action, ErrorHandler
 from cdk.rest.errors.status_errors import error_for, error_text
@@ -121,7 +121,7 @@ class SessionToken(_Session):
 
 def login_error(response: Response) -> CdkError:
     """Return the error of a login that failed."""
-    if response.status not in REFUSALS:
+    if response.status not in REJECTION_STATUSES:
         return error_for(response)
     detail = error_text(response)
     return CredentialsError(

@@ -21,13 +21,13 @@ from cdk.rest.auth.token_response import saved_expiry
 from cdk.rest.auth.tokens import (
     EndedToken,
     IssuedToken,
-    TaskAsked,
     TokenEnded,
+    TokenNotIssued,
     Tokens,
     TokenState,
+    digest_of,
     held_tokens,
     key_of,
-    mark_of,
     run_tokens,
     slice_progress,
 )
@@ -35,15 +35,15 @@ from cdk.rest.client import HttpClient
 from cdk.rest.http.authenticator import Learn
 from cdk.rest.http.messages import Request, Response
 
-_HOPELESS = 2
+_MAX_REJECTIONS = 2
 """After so many consecutive tokens that the API rejected at once, its response is final."""
 
-_ENDED = (
+_EXPIRED = (
     "the access token has expired, and no task may obtain another, because the refresh token works only once; load the "
     "data frame again, which obtains a new one, or, if a read takes longer than a token lasts, use `sync`, which "
     "resumes with the next token"
 )
-_REFUSED = (
+_REJECTED = (
     "the API rejected the access token before it expired, and no task may obtain another, because the refresh token "
     "works only once; a `sync` with this login obtains and stores a new one; otherwise re-authenticate"
 )
@@ -104,7 +104,7 @@ class TokenOwner(ABC):
     def forget(self) -> None:
         held = held_tokens()
         if held is not None and (issued := held.issued.get(self.key)) is not None:
-            self.refused(issued.token)
+            self.rejected(issued.token)
             return
         state = self._state()
         with state.lock:
@@ -126,15 +126,15 @@ class TokenOwner(ABC):
             assert state.started is not None
             assert state.expires is not None
             rotates = state.rotated or self._single_use
-            return IssuedToken(state.access_token, state.started, state.expires, rotates, state.refusals)
+            return IssuedToken(state.access_token, state.started, state.expires, rotates, state.rejections)
 
     def flow_with(self, request: Request, attach: AttachToken) -> Generator[Request, Response, None]:
         """Send a request with a token, and once more with another one if the token is rejected. Raises as `token`."""
         token = yield from self.token()
         response = yield attach(request, token)
         if response.status != HTTPStatus.UNAUTHORIZED:
-            self.good()
-        elif self.refused(token):
+            self.accepted()
+        elif self.rejected(token):
             response.close()
             token = yield from self.token()
             yield attach(request, token)
@@ -165,19 +165,19 @@ class TokenOwner(ABC):
         if self._lasts(state, now, seconds):
             return
         if self._single_use and held_tokens() is not None:
-            raise TaskAsked
+            raise TokenNotIssued
         if state.rotated or self._single_use:
             run_tokens().check(self.key)
         yield from self._renew(state, now)
 
-    def good(self) -> None:
+    def accepted(self) -> None:
         """Record, in a task, that the API accepted its token."""
         if (held := held_tokens()) is not None:
-            held.findings.good.add(self.key)
+            held.findings.accepted.add(self.key)
         if (slice := slice_progress()) is not None:
-            slice.answered = True
+            slice.accepted = True
 
-    def refused(self, token: str) -> bool:
+    def rejected(self, token: str) -> bool:
         """Drop a token that the API rejected. Returns False if a new one would not help: the response is final."""
         held = held_tokens()
         issued = None if held is None else held.issued.get(self.key)
@@ -185,9 +185,9 @@ class TokenOwner(ABC):
             self._drop(token)
             return True
         slice = slice_progress()
-        if issued.refusals >= _HOPELESS and not (slice is not None and slice.answered):
+        if issued.rejections >= _MAX_REJECTIONS and not (slice is not None and slice.accepted):
             return False
-        held.findings.refused[self.key] = mark_of(token)
+        held.findings.rejected[self.key] = digest_of(token)
         self._note_ended(issued)
         return True
 
@@ -201,8 +201,8 @@ class TokenOwner(ABC):
         """Record in the progress of the current slice which token has ended."""
         if (slice := slice_progress()) is not None:
             lasted = self.clock() - issued.started
-            early = slice.first_use is not None and slice.first_use - issued.started <= lasted / 2
-            slice.ended = EndedToken(mark_of(issued.token), lasted.total_seconds(), issued.expires, early)
+            early = slice.first_used is not None and slice.first_used - issued.started <= lasted / 2
+            slice.ended = EndedToken(digest_of(issued.token), lasted.total_seconds(), issued.expires, early)
 
     def _issued(self) -> str | None:
         """Return the token that this task was issued; None if it has none, or may obtain one itself."""
@@ -212,25 +212,25 @@ class TokenOwner(ABC):
             return None
         slice, now = slice_progress(), self.clock()
         ended = now >= issued.expires
-        refused = held.findings.refused.get(self.key) == mark_of(issued.token)
-        if slice is not None and slice.answered and slice.ended is None:
+        rejected = held.findings.rejected.get(self.key) == digest_of(issued.token)
+        if slice is not None and slice.accepted and slice.ended is None:
             # The API may have rejected the token only for another slice, such as a stream that the login may not read.
-            refused = False
-        if not ended and not refused:
+            rejected = False
+        if not ended and not rejected:
             if slice is not None:
-                slice.first_use = slice.first_use or now
+                slice.first_used = slice.first_used or now
             self._hide(issued.token)
             return issued.token
-        begins_again = slice is not None and slice.begins_again
-        if not issued.rotates and (held.last or begins_again):
+        must_restart = slice is not None and slice.must_restart
+        if not issued.rotates and (held.last or must_restart):
             # With the next token the slice would get no further, or no other task will come with a new one.
             self._drop(issued.token)
             return None
         if held.last:
-            raise CredentialsError(_ENDED if ended else _REFUSED)
+            raise CredentialsError(_EXPIRED if ended else _REJECTED)
         if ended and slice is not None:
             self._note_ended(issued)
-            if slice.read and slice.wasted:
+            if slice.read and slice.wasted_token:
                 raise CredentialsError(_TOO_LONG)
         raise TokenEnded
 
@@ -295,7 +295,7 @@ def report(authenticator: TokenBearer) -> None:
         bearers.append(authenticator)
 
 
-def asking() -> AbstractContextManager[dict[TokenOwner, str]]:
+def recording_used_owners() -> AbstractContextManager[dict[TokenOwner, str]]:
     """Collect the owners whose `token` is called in a block, each with its token, or an empty string if it fails."""
     return setting(_USED_OWNERS, {})
 

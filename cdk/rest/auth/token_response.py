@@ -12,7 +12,7 @@ from cdk.base.values import JsonValue
 from cdk.rest.errors.status_errors import error_text
 from cdk.rest.http.messages import Response
 
-REFUSALS = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+REJECTION_STATUSES = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 """Statuses with which a server rejects credentials."""
 _DEEPEST = 5
 _USUAL_LIFE = timedelta(hours=1)
@@ -33,7 +33,7 @@ class Refusal:
     values: Collection[str] = ()
 
     def is_in(self, response: Response) -> bool:
-        if response.status in REFUSALS:
+        if response.status in REJECTION_STATUSES:
             return True
         if response.status not in self.statuses:
             return False

@@ -36,11 +36,11 @@ class IssuedToken:
     expires: datetime
     rotates: bool
     """Whether its refresh token works only once."""
-    refusals: int = 0
+    rejections: int = 0
     """How many tokens before it the API rejected in a row, each at once."""
 
 
-class TaskAsked(CredentialsError):
+class TokenNotIssued(CredentialsError):
     """A task would use up a refresh token that works only once."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class TokenState:
     """The state of a login between token requests. Guarded by `lock`.
 
     started, expires: the period in which the access token is valid. rotated: whether the server has replaced the
-    refresh token. refusals: how many access tokens the API rejected early since it last accepted one.
+    refresh token. rejections: how many access tokens the API rejected early since it last accepted one.
     """
 
     refresh_token: str | None = field(default=None, repr=False)
@@ -67,7 +67,7 @@ class TokenState:
     started: datetime | None = None
     expires: datetime | None = None
     rotated: bool = False
-    refusals: int = 0
+    rejections: int = 0
     lock: ProcessLock = field(default_factory=ProcessLock, repr=False, compare=False)
 
 
@@ -111,15 +111,15 @@ class Tokens:
 
     def merge(self, findings: "Findings") -> None:
         """Apply what a task found out about its tokens: drop those that the API rejected."""
-        for key in findings.refused.keys() | findings.good:
+        for key in findings.rejected.keys() | findings.accepted:
             with self._lock:
                 state = self._states.get(key)
             if state is not None:
                 with state.lock:
-                    if state.access_token is not None and mark_of(state.access_token) == findings.refused.get(key):
-                        state.access_token, state.refusals = None, state.refusals + 1
-                    if key in findings.good:
-                        state.refusals = 0
+                    if state.access_token is not None and digest_of(state.access_token) == findings.rejected.get(key):
+                        state.access_token, state.rejections = None, state.rejections + 1
+                    if key in findings.accepted:
+                        state.rejections = 0
 
     def load(self, key: str, secret: str) -> Mapping[str, JsonValue] | None:
         """Return what an earlier run stored under `key`, if sealed with `secret`. Raises what the store raises."""
@@ -172,11 +172,11 @@ class Tokens:
 class Findings:
     """What a task found out about its tokens.
 
-    refused: by key, the `mark_of` a token that the API rejected early. good: keys of tokens that it accepted.
+    rejected: by key, the `digest_of` a token that the API rejected early. accepted: keys of tokens that it accepted.
     """
 
-    refused: dict[str, str] = field(default_factory=dict)
-    good: set[str] = field(default_factory=set)
+    rejected: dict[str, str] = field(default_factory=dict)
+    accepted: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -192,12 +192,12 @@ class HeldTokens:
 class EndedToken:
     """A token that ended while a slice was being read.
 
-    mark: identifies the token, see `mark_of`. lasted: how many seconds it worked. expires: when it was due to expire.
+    digest: of the token, see `digest_of`. lasted_seconds: how long it worked. expires: when it was due to expire.
     early: whether the slice had it for at least half of that time.
     """
 
-    mark: str
-    lasted: float
+    digest: str
+    lasted_seconds: float
     expires: datetime
     early: bool
 
@@ -206,26 +206,26 @@ class EndedToken:
 class SliceProgress:
     """The progress of a slice in a task, updated by its reader and its authenticators.
 
-    read: whether it has yielded pages. reached: whether it could resume after one of them. first_use: when it first
-    used its token. answered: whether the API accepted the token. ended: the token, if the API rejected it or it expired
+    read: whether it has yielded pages. reached: whether it could resume after one of them. first_used: when it first
+    used its token. accepted: whether the API accepted the token. ended: the token, if the API rejected it or it expired
     during the read.
     """
 
     read: bool = False
     reached: bool = False
-    first_use: datetime | None = None
-    answered: bool = False
+    first_used: datetime | None = None
+    accepted: bool = False
     ended: EndedToken | None = None
 
     @property
-    def begins_again(self) -> bool:
+    def must_restart(self) -> bool:
         """Whether all requests so far must be repeated with the next token."""
-        return (self.read or self.answered) and not self.reached
+        return (self.read or self.accepted) and not self.reached
 
     @property
-    def wasted(self) -> EndedToken | None:
+    def wasted_token(self) -> EndedToken | None:
         """The ended token with which the slice reached no checkpoint, although it had it for half of its life."""
-        return self.ended if self.begins_again and self.ended is not None and self.ended.early else None
+        return self.ended if self.must_restart and self.ended is not None and self.ended.early else None
 
 
 _held: ContextVar[HeldTokens | None] = ContextVar("held_tokens", default=None)
@@ -278,7 +278,7 @@ def key_of(*parts: JsonValue) -> str:
     return blake2b(canonical(list(parts)).encode(), digest_size=16).hexdigest()
 
 
-def mark_of(token: str) -> str:
+def digest_of(token: str) -> str:
     """Return a digest that identifies a token without revealing it."""
     return blake2b(token.encode(), digest_size=16).hexdigest()
 

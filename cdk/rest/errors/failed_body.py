@@ -210,10 +210,10 @@ def has_graphql_errors(body: JsonValue) -> bool:
 
 def partial_errors(response: Response) -> str:
     """Return a warning about a GraphQL response with errors beside its records; empty if there are none."""
-    if response.is_stream or b'"errors"' not in response.frame_text:
+    if response.is_stream or b'"errors"' not in response.bytes_without_records:
         return ""
     try:
-        body = response.frame()
+        body = response.body_without_records()
     except (DecodeError, ValueError):
         return ""
     if not has_graphql_errors(body):

@@ -31,7 +31,7 @@ class RetryPolicy:
 
     If it asks for a longer one, the read ends with RateLimited, and can be resumed later from its state.
     """
-    shortens: bool = False
+    caps_retry_after: bool = False
     """Whether a longer Retry-After is shortened to `max_wait` instead."""
     clock: Clock = system_clock
 
@@ -50,7 +50,7 @@ class RetryPolicy:
         if requested is None or (requested == 0 and attempt > 1):
             return self.backoff.seconds(attempt)
         match outcome:
-            case Response() if self.shortens:
+            case Response() if self.caps_retry_after:
                 return min(requested, self.max_wait.total_seconds())
             case _:
                 return _worth_it(requested, self.max_wait, outcome)

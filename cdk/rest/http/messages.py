@@ -132,7 +132,7 @@ class Request:
         others = {name: value for name, value in self.headers.items() if name.lower() not in new}
         return replace(self, headers={**others, **headers}, secret=self._secret(headers, marked=secret))
 
-    def hides(self, name: str) -> bool:
+    def is_secret(self, name: str) -> bool:
         """Whether a parameter or header of this name holds a secret."""
         return name.lower() in self.secret or looks_secret(name)
 
@@ -183,7 +183,7 @@ class Request:
         """Whether a parameter, a header, the URL or the body contains something that `hide` would mask."""
         if self.hidden or any(True for _ in self.secrets()):
             return True
-        return "?" in self.url and any(value and self.hides(name) for name, value in query_of(self.url))
+        return "?" in self.url and any(value and self.is_secret(name) for name, value in query_of(self.url))
 
     @property
     def is_conditional(self) -> bool:
@@ -193,7 +193,7 @@ class Request:
     def secrets(self) -> Iterator[tuple[str, JsonValue]]:
         """Yield the parameters and headers that contain a secret."""
         for name, value in (*self.params.items(), *self.headers.items()):
-            if value not in (None, "") and self.hides(name):
+            if value not in (None, "") and self.is_secret(name):
                 yield name, value
 
     def _secret(self, names: Iterable[str], *, marked: bool) -> frozenset[str]:
@@ -256,7 +256,7 @@ class Response:
             object.__setattr__(self, "_decoded", decoded)
         return decoded[0]
 
-    def cut_out(self, where: tuple[str, ...], record_type: RecordType | None = None) -> JsonLines | None:
+    def undecoded_records(self, where: tuple[str, ...], record_type: RecordType | None = None) -> JsonLines | None:
         """Return the undecoded list of objects at a path of a JSON body; None if only `json()` can read the body.
 
         record_type: the type to parse them to where possible, see `Slice`.
@@ -283,11 +283,11 @@ class Response:
         return f"no {names[0]!r} in the body, which is a list" if type(body) is list else absence(body, names)
 
     @property
-    def frame_text(self) -> bytes:
+    def bytes_without_records(self) -> bytes:
         """The text of the body, with an empty list in place of the records if these were cut out."""
         return self.body if self._rest is None else self._rest[1]
 
-    def frame(self) -> JsonValue:
+    def body_without_records(self) -> JsonValue:
         """Return the body as JSON, with an empty list in place of the records if these were cut out.
 
         Raises DecodeError: when the body is not JSON.
@@ -303,7 +303,7 @@ class Response:
     def _body_with(self, names: Sequence[str]) -> JsonValue:
         """Return the decoded body, or only its frame if `names` does not lead into the records that were cut out."""
         where = () if self._rest is None else self._rest[0]
-        return self.json() if ANY in names or _meet(names, where) else self.frame()
+        return self.json() if ANY in names or _meet(names, where) else self.body_without_records()
 
     def chunks(self) -> Generator[bytes, None, None]:
         """Yield the body in pieces. Close it if not read to the end: `with closing(response.chunks()) as chunks:`."""

@@ -40,10 +40,10 @@ class Transport(Protocol):
 class Offline(Transport):
     """Base class of transports that answer requests themselves, without a network.
 
-    alone: whether, while it replaces the network, other code of this process is kept from opening connections, too.
+    blocks_own_connections: whether, while it replaces the network, other code of this process may open no connections.
     """
 
-    alone: bool = True
+    blocks_own_connections: bool = True
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ def simulated_network(other: Transport | None) -> Iterator[None]:
     """Answer all requests of this process by `other`, each redirect on its own; None to use the network."""
     before, _PROCESS.network = _PROCESS.network, other
     try:
-        with refusing() if isinstance(other, Offline) and other.alone else nullcontext():
+        with refusing() if isinstance(other, Offline) and other.blocks_own_connections else nullcontext():
             yield
     finally:
         _PROCESS.network = before

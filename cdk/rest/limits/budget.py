@@ -136,8 +136,8 @@ class Budget:
         if shared is None:
             return self._windows[turn]
         # Each process builds its own budget, so equal ones are recognized by their settings.
-        alike = ("Budget", turn, policy.rates, policy.renews, self.remaining_header, self.reset_header)
-        return shared.slice_of(repr(alike), policy.rates or (), policy.heaviest, renews=policy.renews)
+        alike = ("Budget", turn, policy.rates, policy.fixed_window, self.remaining_header, self.reset_header)
+        return shared.slice_of(repr(alike), policy.rates or (), policy.heaviest, fixed_window=policy.fixed_window)
 
     def _now(self) -> float:
         return max(self.clock().timestamp(), self._reached)
@@ -167,7 +167,7 @@ class Budget:
 
 def _own_window(policy: CallRatePolicy) -> BudgetSlice | FixedWindow:
     rates = policy.rates or ()
-    return FixedWindow(*rates[0]) if policy.renews else BudgetSlice(rates, heaviest=policy.heaviest)
+    return FixedWindow(*rates[0]) if policy.fixed_window else BudgetSlice(rates, heaviest=policy.heaviest)
 
 
 class Budgeted:

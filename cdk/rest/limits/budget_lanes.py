@@ -59,7 +59,7 @@ class BudgetAllocator:
 
     def _counting(self, budget: str, now: float) -> tuple[float, ...]:
         known = self._known[budget]
-        after, renewed = now - known.stretch, known.renewed
+        after, renewed = now - known.period_seconds, known.renewed
         return tuple(sorted(at for at in self._calls.get(budget, ()) if at > after and at >= renewed))
 
 
@@ -184,7 +184,7 @@ class BudgetLanes:
         known = self._known[budget]
         known.usage += replace(spent, calls=())
         calls = _merged([spent.calls, *(known.calls[lane] for lane in lanes)])
-        counting = [at for at in calls if at > now - known.usage.stretch and at >= known.usage.renewed]
+        counting = [at for at in calls if at > now - known.usage.period_seconds and at >= known.usage.renewed]
         self._deal(budget, lanes, counting)
 
     @staticmethod

@@ -21,8 +21,8 @@ class BudgetSlice:
     """A task's part of one budget: for each rate, a maximum number of calls in any period. Thread-safe.
 
     spent: the known usage of the share's lanes. heaviest: the maximum number of calls that a request counts as; no
-    limit is lower. renews: whether the API's limit resets at the time that it reports, instead of each call expiring
-    on its own. before: the calls on all lanes before these were divided.
+    limit is lower. fixed_window: whether the API's limit resets at the time that it reports, instead of each call
+    expiring on its own. before: the calls on all lanes before these were divided.
     """
 
     def __init__(
@@ -32,25 +32,25 @@ class BudgetSlice:
         spent: BudgetUsage = NOTHING,
         heaviest: int = 1,
         *,
-        renews: bool = False,
+        fixed_window: bool = False,
         before: Sequence[float] = (),
     ) -> None:
-        self._lock, self._share, self._counts_anew = threading.Lock(), share, renews
+        self._lock, self._share, self._fixed_window = threading.Lock(), share, fixed_window
         lost = [share.lost] * max((share.part(limit) for limit, _ in rates), default=0) if share.lost else []
         mine = sorted(at for at in (*spent.calls, *lost) if at >= spent.renewed)
         earlier = sorted((at for at in before if at >= spent.renewed), reverse=True)
         # Decided equally in all tasks: the same call must not be a place for one task and a turn for another.
-        scarce = [(limit, period) for limit, period in rates if limit // share.of < heaviest]
+        scarce = [(limit, period) for limit, period in rates if limit // share.lane_count < heaviest]
         self._rates = sorted((period, share.part(limit)) for limit, period in rates if (limit, period) not in scarce)
         self._turns = _Turns(scarce, share, earlier, heaviest, mine) if scarce else None
         self._shortest = min((period for _, period in rates), default=0.0)
-        self._stretch = max((period for _, period in rates), default=0.0)
+        longest = max((period for _, period in rates), default=0.0)
         self._taken = deque(mine, maxlen=max((limit for limit, _ in rates), default=0))
         self._calls = deque[float](maxlen=self._taken.maxlen)
         self._closed, self._renewed = spent.closed, spent.renewed
-        self._left, self._renews = math.inf, math.inf
+        self._calls_left, self._resets_at = math.inf, math.inf
         fine = [limit // heaviest for limit, period in rates if (limit, period) not in scarce]
-        self._known = BudgetUsage(stretch=self._stretch, limit=self._taken.maxlen or 0, lanes=min(fine, default=0))
+        self._known = BudgetUsage(period_seconds=longest, limit=self._taken.maxlen or 0, lanes=min(fine, default=0))
         self._began, self._count, self._short = math.inf, 0, False
 
     def reserve(self, now: float, weight: int = 1, longest: float = math.inf) -> float:
@@ -61,13 +61,13 @@ class BudgetSlice:
         with self._lock:
             self._began = min(self._began, now)
             at = self._earliest(now, weight)
-            if at >= self._renews or self._left < weight:
-                self._renew(self._renews)
+            if at >= self._resets_at or self._calls_left < weight:
+                self._renew(self._resets_at)
                 at = self._earliest(max(now, self._renewed), weight)
             if at > now + longest:
                 self._short = True
                 raise TermEnded
-            self._left -= weight
+            self._calls_left -= weight
             self._count += weight
             self._taken.extend([at] * weight)
             self._calls.extend([at] * weight)
@@ -90,17 +90,17 @@ class BudgetSlice:
 
         For a moving window, only a report that no calls are left is used: until `reset`, or for the shortest period.
         """
-        if not self._counts_anew:
+        if not self._fixed_window:
             if calls_left is not None and calls_left <= 0:
                 self.close(now + self._shortest if reset is None else reset)
             return
         with self._lock:
             if reset is not None:
-                self._renews = reset
+                self._resets_at = reset
             if calls_left is not None:
                 # All tasks receive the same number, so each uses only its fraction of the calls left.
-                self._left = min(self._left, int(max(0, calls_left) * self._share.fraction))
-                self._renews = self._renews if math.isfinite(self._renews) else now + self._shortest
+                self._calls_left = min(self._calls_left, int(max(0, calls_left) * self._share.fraction))
+                self._resets_at = self._resets_at if math.isfinite(self._resets_at) else now + self._shortest
 
     def spent(self) -> BudgetUsage:
         """Return the usage of this task, with what the API reported, without the calls known at the start."""
@@ -127,7 +127,7 @@ class BudgetSlice:
         return at if self._turns is None else self._turns.next(at)
 
     def _renew(self, moment: float) -> None:
-        self._renewed, self._left, self._renews = moment, math.inf, math.inf
+        self._renewed, self._calls_left, self._resets_at = moment, math.inf, math.inf
         for known in (self._taken, self._calls):
             while known and known[0] < moment:
                 known.popleft()
@@ -141,8 +141,8 @@ class _Turns:
     ) -> None:
         """before: calls before the first turn, latest first. mine: calls on the share's lanes."""
         self._step = max(period / (limit // heaviest) for limit, period in rates)
-        self._lanes, self._of, self._next = frozenset(share.lanes), share.of, 0
-        self.seconds = self._step * share.of / len(share.lanes)
+        self._lanes, self._lane_count, self._next = frozenset(share.lanes), share.lane_count, 0
+        self.seconds = self._step * share.lane_count / len(share.lanes)
         """Seconds between two turns of this task, on average."""
         self._first = share.divided
         for limit, period in rates:
@@ -158,7 +158,7 @@ class _Turns:
     def next(self, at: float) -> float:
         """Return the time of this task's first free turn at `at` or later."""
         number = max(self._next, self._number(at))
-        while number % self._of not in self._lanes:
+        while number % self._lane_count not in self._lanes:
             number += 1
         return self._first + number * self._step
 

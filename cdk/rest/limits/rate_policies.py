@@ -59,7 +59,7 @@ class CallRatePolicy:
     """Calls per number of seconds; empty to follow only the API's reports; None for no limit, whatever it reports."""
     matchers: tuple[RequestMatcher, ...] = ()
     """The requests that it applies to; empty for all."""
-    renews: bool = False
+    fixed_window: bool = False
     """Whether calls are counted in fixed windows, whose ends the API may report, instead of a moving window."""
 
     def __post_init__(self) -> None:

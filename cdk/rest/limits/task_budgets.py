@@ -22,7 +22,7 @@ class TaskBudgets:
         self._slices: dict[str, BudgetSlice] = {}
         self._refused = set[str]()
 
-    def slice_of(self, budget: str, rates: Rates, heaviest: int = 1, *, renews: bool = False) -> BudgetSlice:
+    def slice_of(self, budget: str, rates: Rates, heaviest: int = 1, *, fixed_window: bool = False) -> BudgetSlice:
         """Return this task's slice of a budget. Raises TermEnded: when it has no lanes, which the next task will."""
         with self._lock:
             if budget not in self._slices:
@@ -31,7 +31,9 @@ class TaskBudgets:
                     self._refused.add(budget)
                     raise TermEnded
                 known, before = share.spent.get(budget, NOTHING), share.before.get(budget, ())
-                self._slices[budget] = BudgetSlice(rates, share, known, heaviest, renews=renews, before=before)
+                self._slices[budget] = BudgetSlice(
+                    rates, share, known, heaviest, fixed_window=fixed_window, before=before
+                )
             return self._slices[budget]
 
     @property

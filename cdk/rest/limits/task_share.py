@@ -27,7 +27,7 @@ class BudgetUsage:
     """The API allows no calls before this time."""
     renewed: float = 0.0
     """Calls before this time no longer count, because the API's limit was reset."""
-    stretch: float = 0.0
+    period_seconds: float = 0.0
     """How many seconds a call counts."""
     limit: int = 0
     """The largest of its limits."""
@@ -39,9 +39,9 @@ class BudgetUsage:
     def __add__(self, other: "BudgetUsage") -> "BudgetUsage":
         renewed = max(self.renewed, other.renewed)
         calls = tuple(sorted(at for at in (*self.calls, *other.calls) if at >= renewed))
-        closed, stretch = max(self.closed, other.closed), max(self.stretch, other.stretch)
+        closed, period_seconds = max(self.closed, other.closed), max(self.period_seconds, other.period_seconds)
         limit, lanes = max(self.limit, other.limit), max(self.lanes, other.lanes)
-        return BudgetUsage(calls, closed, renewed, stretch, limit, lanes)
+        return BudgetUsage(calls, closed, renewed, period_seconds, limit, lanes)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class TaskShare:
 
     lanes: tuple[int, ...] = (0,)
     """Its lanes, in ascending order."""
-    of: int = 1
+    lane_count: int = 1
     """The total number of lanes."""
     divided: float = 0.0
     """When the lanes were divided; equal for all tasks that run at the same time."""
@@ -63,21 +63,21 @@ class TaskShare:
     lost: float = 0.0
     """The last time at which a task that died without reporting its usage may have called on these lanes."""
     named: Mapping[str, tuple[tuple[int, ...], int]] = field(default_factory=dict)
-    """By budget, if it was known when the task started: its lanes and their total, instead of `lanes` and `of`."""
+    """By budget, if it was known when the task started: its lanes and their total, as `lanes` and `lane_count`."""
 
     def part(self, total: int) -> int:
         """Return this task's part of an integer. The parts of all lanes add up to it, and differ by at most one."""
-        return sum(total // self.of + (lane < total % self.of) for lane in self.lanes)
+        return sum(total // self.lane_count + (lane < total % self.lane_count) for lane in self.lanes)
 
     def of_budget(self, budget: str) -> "TaskShare":
         """Return the share of one budget. If it has no lanes, the task must not call."""
-        lanes, of = self.named.get(budget, (self.lanes, self.of))
-        return replace(self, lanes=lanes, of=of, lost=0.0 if budget in self.named else self.lost)
+        lanes, lane_count = self.named.get(budget, (self.lanes, self.lane_count))
+        return replace(self, lanes=lanes, lane_count=lane_count, lost=0.0 if budget in self.named else self.lost)
 
     @property
     def fraction(self) -> float:
         """This task's fraction of the whole."""
-        return len(self.lanes) / self.of
+        return len(self.lanes) / self.lane_count
 
 
 UNSHARED = TaskShare()

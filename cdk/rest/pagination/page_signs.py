@@ -163,14 +163,14 @@ _NOTHING = _Paging()
 def _of_body(response: Response) -> _Paging:
     if response.is_stream:
         return _NOTHING
-    text = response.frame_text
+    text = response.bytes_without_records
     if len(text) < _SHORT:
         return _of_text(text)
     # Most bodies have no sign of further pages; these need not be decoded.
     if not text[:_SHORT].lstrip().startswith(b"{") or not (response.is_decoded or _SIGNS.search(text)):
         return _NOTHING
     try:
-        return _of_value(response.frame())
+        return _of_value(response.body_without_records())
     except (DecodeError, ValueError):
         return _NOTHING
 

@@ -23,7 +23,7 @@ def next_url(response: Response, link: str) -> str:
         url = urljoin(response.url, link)
     except ValueError:
         url = link
-    return without_params(url, {name.lower() for name in request.params if request.hides(name)} | request.secret)
+    return without_params(url, {name.lower() for name in request.params if request.is_secret(name)} | request.secret)
 
 
 def saved_token(request: Request, token: Stored) -> Stored:
@@ -88,6 +88,6 @@ def ask_url(request: Request, token: Token) -> Request:
     if not isinstance(url, str):
         raise BadState("page token", dict(token), 'a token like {"url": "https://..."}')
     brought = {name for name, _ in query_of(url)}
-    secrets = {name: value for name, value in request.params.items() if request.hides(name) and name not in brought}
+    secrets = {name: value for name, value in request.params.items() if request.is_secret(name) and name not in brought}
     # Only the secrets stay: the URL already has the other parameters, which must not be sent twice.
     return replace(request, url=url, params=secrets)

@@ -119,7 +119,7 @@ class SliceSchedule:
             if not progress.done:
                 self._out[id(slice)] = (self._out[id(slice)][0], self._reader.resume(slice, last, progress.edge))
         elif progress.wasted_token is not None:
-            self._wasted_tokens[progress.wasted_token.mark] = progress.wasted_token
+            self._wasted_tokens[progress.wasted_token.digest] = progress.wasted_token
             if len(self._wasted_tokens) >= _MOST_WASTED_TOKENS:
                 failure = Failure.of(_begins_again(slice, [*self._wasted_tokens.values()]))
         if failure is not None and failure.final:
@@ -163,7 +163,7 @@ class SliceSchedule:
 
 
 def _begins_again(slice: Slice, tokens: Sequence[EndedToken]) -> CredentialsError:
-    lasted = ", ".join(f"{token.lasted:.0f}" for token in tokens)
+    lasted = ", ".join(f"{token.lasted_seconds:.0f}" for token in tokens)
     return CredentialsError(
         f"{slice}: found {len(tokens)} access tokens in a row that the API refused, or that ended, after {lasted} s, "
         "each before the slice came to a page after which it can go on, so it began again; expected it to come there "

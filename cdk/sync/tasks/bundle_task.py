@@ -328,7 +328,7 @@ def _read_slice(
                 ):
                     return
     except TokenEnded:
-        buffer.progress.wasted_token = progress.wasted
+        buffer.progress.wasted_token = progress.wasted_token
     except Interrupted:  # no request left, no turn before the task ends, or a long wait in an interrupted run
         buffer.progress.unasked = not buffer.progress.http.requests
         return

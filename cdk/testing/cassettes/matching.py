@@ -70,7 +70,7 @@ def sent(request: Request, secrets: Secrets, ignored: Collection[str] = (), *, b
         return own.mask(scope.mask(secrets.mask(text)))
 
     params = [(name, HIDDEN if name.lower() in marked else mask(value)) for name, value in query_of(request.full_url)]
-    headers = [(name, mask(value)) for name, value in request.headers.items() if not request.hides(name)]
+    headers = [(name, mask(value)) for name, value in request.headers.items() if not request.is_secret(name)]
     return _sent(
         request.method, request.full_url, mask=mask, params=params, headers=headers, body=request.body, ignored=ignored
     )

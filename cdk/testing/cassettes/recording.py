@@ -53,7 +53,7 @@ class Recorder:
             return known.response(request)
         response = self._send(request)
         content = b"".join(response.chunks()) if response.is_stream else response.body
-        headers = {name: value for name, value in request.headers.items() if not request.hides(name)}
+        headers = {name: value for name, value in request.headers.items() if not request.is_secret(name)}
         interaction = Interaction(
             request.method, request.full_url, headers, request.body, response.status, dict(response.headers), content
         )

@@ -57,7 +57,7 @@ class Scrubber:
         tokens = {value for value in unmarked if self._came_from_the_api(value)}
         body = _text(request.body or b"")
         login = bool(request.body) and (bool(request.hidden) or request.hide(body) != body or self._secrets.holds(body))
-        queried = (str(value) for name, value in named.items() if request.hides(name))
+        queried = (str(value) for name, value in named.items() if request.is_secret(name))
         self._add(value for value in (*request.secret_values(), *queried) if value not in tokens)
         self._add(pair.partition("=")[2].partition(";")[0] for pair in _cookies(interaction))
         self._add(value for name, value in interaction.response_headers.items() if looks_secret(name))

@@ -43,7 +43,7 @@ class Failing:
                 self.retried_at.setdefault(request.url, self.requests)
             self.requests, self._last = self.requests + 1, request.url
             self.secrets.update(
-                text.rpartition(" ")[2] for name, text in request.headers.items() if request.hides(name)
+                text.rpartition(" ")[2] for name, text in request.headers.items() if request.is_secret(name)
             )
             fails = self._healthy is not None and self.requests > self._healthy
         if not fails:

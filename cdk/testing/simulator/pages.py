@@ -142,7 +142,7 @@ def _filled(value: JsonValue, request: Request, number: int, token: str) -> Json
         case "<url>":
             url = urlsplit(request.full_url)
             pairs = query_of(request.full_url)
-            remaining = [(name, text) for name, text in pairs if name != _PARAMETER and not request.hides(name)]
+            remaining = [(name, text) for name, text in pairs if name != _PARAMETER and not request.is_secret(name)]
             return urlunsplit(url._replace(query=urlencode([*remaining, (_PARAMETER, token)])))
         case _:
             return value

@@ -46,7 +46,7 @@ def leaves(request: Request) -> dict[Leaf, str]:
     url = urlsplit(request.full_url)
     located: dict[Leaf, str] = {("path", str(at)): unquote(part) for at, part in enumerate(url.path.split("/"))}
     for name, values in parse_qs(url.query, keep_blank_values=True).items():
-        if not request.hides(name):
+        if not request.is_secret(name):
             located |= {("query", name, str(at)): value for at, value in enumerate(values)}
     return located | dict(_body_leaves(request.body or b""))
 

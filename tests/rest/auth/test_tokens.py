@@ -223,9 +223,9 @@ def test_a_token_is_wasted_on_a_slice_that_had_time_and_answers_and_came_to_no_p
         with pytest.raises(TokenEnded):
             world.ask(authenticator)
 
-    assert (slice.wasted is not None) == wasted
-    if slice.wasted is not None:
-        assert slice.wasted.lasted == (3000 if early else LIFE)
+    assert (slice.wasted_token is not None) == wasted
+    if slice.wasted_token is not None:
+        assert slice.wasted_token.lasted_seconds == (3000 if early else LIFE)
     assert len(world.tokens.requests) == 1
 
 
@@ -243,7 +243,7 @@ def test_a_token_that_one_slice_is_refused_is_used_by_another_as_long_as_the_api
             with pytest.raises(TokenEnded):
                 world.ask(authenticator)
 
-    assert (slice.wasted is not None, other.wasted) == (True, None)
+    assert (slice.wasted_token is not None, other.wasted_token) == (True, None)
     assert len(world.users.requests) == 4
 
 

@@ -9,7 +9,7 @@ STEADY = Backoff(jitter=0)
 
 
 def policy(*waits: WaitStrategy) -> RetryPolicy:
-    return RetryPolicy(waits=waits, backoff=STEADY, shortens=True, clock=lambda: NOON)
+    return RetryPolicy(waits=waits, backoff=STEADY, caps_retry_after=True, clock=lambda: NOON)
 
 
 def test_the_first_strategy_that_can_tell_is_followed_with_a_second_more() -> None:

@@ -100,7 +100,7 @@ def test_a_parameter_that_is_no_text_in_unicode_is_shown_and_sent() -> None:
 
 def cut(body: Json, *where: str) -> Response:
     answer = response(body)
-    assert answer.cut_out(where) is not None
+    assert answer.undecoded_records(where) is not None
     return answer
 
 
@@ -117,7 +117,7 @@ def test_a_value_beside_the_records_is_found_without_decoding_them() -> None:
     answer = Response(
         200, Headers(), b'{"data":[{"id":1e999}],"next":2}', "https://api.test", Request("GET", "https://api.test")
     )
-    assert answer.cut_out(("data",)) is not None
+    assert answer.undecoded_records(("data",)) is not None
 
     assert answer.value_at("next") == 2
     assert answer._decoded is None
@@ -128,16 +128,16 @@ def test_a_frame_is_the_body_without_the_records_that_were_cut_out() -> None:
     body = {"page": {"records": [{"next": "of a record"}]}, "next": "u"}
     answer, uncut = cut(body, "page", "records"), response(body)
 
-    assert b"of a record" not in answer.frame_text
-    assert answer.frame() == {"page": {"records": []}, "next": "u"}
-    assert (uncut.frame_text, uncut.frame()) == (uncut.body, body)
+    assert b"of a record" not in answer.bytes_without_records
+    assert answer.body_without_records() == {"page": {"records": []}, "next": "u"}
+    assert (uncut.bytes_without_records, uncut.body_without_records()) == (uncut.body, body)
 
 
 def test_what_was_decoded_already_is_not_cut() -> None:
     answer = response({"data": [{"id": 1}]})
     answer.json()
 
-    assert answer.cut_out(("data",)) is None
+    assert answer.undecoded_records(("data",)) is None
 
 
 @pytest.mark.parametrize("body", [b'{"id":%d}', b'{ "id": %d }'])

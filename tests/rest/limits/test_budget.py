@@ -158,7 +158,7 @@ def budget_of(time: Time, *policies: CallRatePolicy) -> Budget:
 
 
 def fixed(limit: int, period: float) -> CallRatePolicy:
-    return CallRatePolicy(((limit, period),), renews=True)
+    return CallRatePolicy(((limit, period),), fixed_window=True)
 
 
 def test_the_first_policy_about_a_request_counts() -> None:

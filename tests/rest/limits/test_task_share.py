@@ -33,7 +33,7 @@ def leased(lanes: BudgetLanes, tasks: int = 1, *streams: int) -> TaskShare:
 
 
 def most_in_a_stretch(moments: Sequence[float], seconds: float) -> int:
-    """The most calls in any stretch; a call at its very end is in the next one."""
+    """The most calls in any period_seconds; a call at its very end is in the next one."""
     ordered = sorted(moments)
     return max(
         (sum(1 for at in ordered[n:] if at < first + seconds - 1e-6) for n, first in enumerate(ordered)), default=0
@@ -194,7 +194,7 @@ def test_a_task_knows_what_was_spent_on_its_lanes_before_it_began() -> None:
     time = Time()
     now = NOON.timestamp()
     allocator = BudgetAllocator(time.clock)
-    allocator.spent({"a": BudgetUsage((now - 8, now - 5, now - 3, now - 1), stretch=10.0, limit=4, lanes=4)})
+    allocator.spent({"a": BudgetUsage((now - 8, now - 5, now - 3, now - 1), period_seconds=10.0, limit=4, lanes=4)})
     lanes = allocator.divide(2)
     first, second = (TaskBudgets(leased(lanes, tasks)).slice_of("a", [(4, 10.0)]) for tasks in (2, 1))
 
@@ -241,24 +241,24 @@ def test_who_is_left_alone_leases_what_the_others_had() -> None:
 
 
 def test_what_is_left_is_divided_and_comes_back_when_the_api_counts_anew() -> None:
-    portion = BudgetSlice([(100, 60.0)], TaskShare((1,), 2), renews=True)
+    portion = BudgetSlice([(100, 60.0)], TaskShare((1,), 2), fixed_window=True)
 
     portion.reserve(1.0)
     portion.learn(1.0, 3, 20.0)
     assert [portion.reserve(2.0) for _ in range(3)] == [2.0, 20.0, 20.0]
-    assert portion.spent() == BudgetUsage((20.0, 20.0), renewed=20.0, stretch=60.0, limit=100, lanes=100)
+    assert portion.spent() == BudgetUsage((20.0, 20.0), renewed=20.0, period_seconds=60.0, limit=100, lanes=100)
 
 
 def test_calls_before_the_api_counted_anew_are_forgotten_by_all() -> None:
-    spent = BudgetUsage((1.0, 2.0, 21.0), stretch=60.0) + BudgetUsage((20.0,), renewed=20.0, stretch=60.0)
+    spent = BudgetUsage((1.0, 2.0, 21.0), period_seconds=60.0) + BudgetUsage((20.0,), renewed=20.0, period_seconds=60.0)
 
-    assert spent == BudgetUsage((20.0, 21.0), renewed=20.0, stretch=60.0)
+    assert spent == BudgetUsage((20.0, 21.0), renewed=20.0, period_seconds=60.0)
 
 
 def test_what_no_longer_counts_is_forgotten() -> None:
     time = Time()
     allocator = BudgetAllocator(time.clock)
-    allocator.spent({"a": BudgetUsage((NOON.timestamp(),), stretch=10.0)})
+    allocator.spent({"a": BudgetUsage((NOON.timestamp(),), period_seconds=10.0)})
 
     assert leased(allocator.divide(1)).spent["a"].calls == (NOON.timestamp(),)
     time.sleep(10)
@@ -302,7 +302,7 @@ def of(policy: CallRatePolicy) -> Callable[[Machine], Budget]:
 BUDGETS: Mapping[str, Callable[[Machine], Budget]] = {
     "plain": plain,
     "moving": of(CallRatePolicy(((4, 10.0), (100, 60.0)))),
-    "fixed": of(CallRatePolicy(((4, 10.0),), renews=True)),
+    "fixed": of(CallRatePolicy(((4, 10.0),), fixed_window=True)),
 }
 
 
@@ -350,12 +350,12 @@ def test_budgets_with_other_settings_count_alone() -> None:
     assert time.slept == []
 
 
-@pytest.mark.parametrize("renews", [False, True])
-def test_what_an_api_says_is_followed_in_a_share(*, renews: bool) -> None:
+@pytest.mark.parametrize("fixed_window", [False, True])
+def test_what_an_api_says_is_followed_in_a_share(*, fixed_window: bool) -> None:
     time = Time()
     with sharing(TaskShare((0,), 2, NOON.timestamp())):
         shared = Budget(
-            policies=[CallRatePolicy(((5, 10.0),), renews=renews)],
+            policies=[CallRatePolicy(((5, 10.0),), fixed_window=fixed_window)],
             remaining_header="RateLimit-Remaining",
             reset_header="RateLimit-Reset",
             reset="either",

@@ -25,7 +25,7 @@ from cdk.rest import (
     Verdict,
     error_for,
 )
-from cdk.rest.auth.token_owner import TokenOwner, asking
+from cdk.rest.auth.token_owner import TokenOwner, recording_used_owners
 from cdk.rest.errors.http_error_handler import OutcomeHandler, decide
 from cdk.rest.errors.outcome import Outcome
 from cdk.rest.errors.wait_strategies import WaitStrategy
@@ -66,7 +66,7 @@ class CustomSigner:
         response = yield signed
         if response.status != _UNAUTHORIZED:
             for owner in used:
-                owner.good()
+                owner.accepted()
         elif self._refused(used):
             signed, now = self._sign(request)
             if now != used:
@@ -76,12 +76,12 @@ class CustomSigner:
     @staticmethod
     def _refused(used: Mapping[TokenOwner, str]) -> bool:
         """Drop the tokens of a request that the API refused. Returns whether better ones may be available."""
-        answers = [owner.refused(token) for owner, token in used.items()]
+        answers = [owner.rejected(token) for owner, token in used.items()]
         return bool(answers) and all(answers)
 
     def owners(self) -> Sequence[TokenOwner]:
         """Sign a request that is never sent, because only the custom object knows which tokens it uses."""
-        with asking() as used:
+        with recording_used_owners() as used:
             try:
                 with self._lock, self._custom.at_work("get_auth_header"):
                     self._signed(Request("GET", "https://localhost/"))
@@ -92,7 +92,7 @@ class CustomSigner:
 
     def _sign(self, request: Request) -> tuple[Request, Mapping[TokenOwner, str]]:
         """Return the request with credentials, and the tokens in them by their owner."""
-        with asking() as used, self._lock, self._custom.at_work("get_auth_header"):
+        with recording_used_owners() as used, self._lock, self._custom.at_work("get_auth_header"):
             return self._signed(request), used
 
     def _signed(self, request: Request) -> Request:
@@ -132,7 +132,9 @@ class CustomJudge:
     def retry_policy(self) -> RetryPolicy:
         runtime = self._custom.runtime
         strategies = (CustomObject(strategy, runtime) for strategy in self._custom.get("backoff_strategies") or ())
-        return RetryPolicy(self._retries, tuple(map(custom_backoff, strategies)), shortens=True, clock=runtime.clock)
+        return RetryPolicy(
+            self._retries, tuple(map(custom_backoff, strategies)), caps_retry_after=True, clock=runtime.clock
+        )
 
     def find(self, outcome: Response | CdkError) -> Outcome:
         verdict = self.judge(outcome, 1)

@@ -9,7 +9,7 @@ from cdk.compat.airbyte.datetimes import ab_datetime_format
 from cdk.compat.airbyte.http.auth import DeclarativeOauth2Authenticator
 from cdk.compat.airbyte.interpolation import Text
 from cdk.compat.airbyte.plain_types import Config
-from cdk.rest.auth.tokens import TaskAsked, held_tokens
+from cdk.rest.auth.tokens import TokenNotIssued, held_tokens
 
 _CREDENTIALS = "credentials"
 _PASSED_ON = frozenset(
@@ -71,7 +71,7 @@ class DeclarativeSingleUseRefreshTokenOauth2Authenticator(DeclarativeOauth2Authe
         """
         if self.token_has_expired():
             if held_tokens() is not None:
-                raise TaskAsked
+                raise TokenNotIssued
             token, seconds, following = self.refresh_access_token()
             self._held, self.refresh_token = token, following
             for secret in (token, following):

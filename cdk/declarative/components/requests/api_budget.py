@@ -110,7 +110,7 @@ class FixedWindowCallRatePolicy(AnyCallRatePolicy):
         Raises ManifestError: when limit or period is not positive, or the weight of a request exceeds the limit.
         """
         rate = ctx.integer(self, "call_limit", 1, least=1), _period(ctx, self, "period")
-        return _policy(ctx, self, "call_limit", (rate,), self.matchers, renews=True)
+        return _policy(ctx, self, "call_limit", (rate,), self.matchers, fixed_window=True)
 
 
 class MovingWindowCallRatePolicy(AnyCallRatePolicy):
@@ -176,11 +176,11 @@ def _policy(
     rates: Rates | None,
     matchers: Sequence[HttpRequestRegexMatcher],
     *,
-    renews: bool = False,
+    fixed_window: bool = False,
 ) -> CallRatePolicy:
     requests = tuple(matcher.build(ctx) for matcher in matchers)
     try:
-        return CallRatePolicy(rates, requests, renews)
+        return CallRatePolicy(rates, requests, fixed_window)
     except ConfigError as error:
         raise ManifestError(f"{ctx.where(component, field)}: {error.message}") from None
 

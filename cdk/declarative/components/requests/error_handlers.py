@@ -104,7 +104,7 @@ class DefaultErrorHandler(AnyErrorHandler):
         rules = [rule for item in self.response_filters or () if (rule := item.build(ctx)) is not None]
         waits = tuple(strategy.build(ctx) for strategy in self.backoff_strategies or ())
         retries = max(0, ctx.integer(self, "max_retries", RetryPolicy().retries))
-        retry_policy = RetryPolicy(retries, waits, shortens=True, clock=ctx.runtime.clock)
+        retry_policy = RetryPolicy(retries, waits, caps_retry_after=True, clock=ctx.runtime.clock)
         return HttpErrorHandler(RETRIED, rules=rules, retry_policy=retry_policy)
 
 

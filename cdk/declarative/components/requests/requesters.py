@@ -20,7 +20,7 @@ from cdk.declarative.model.query_properties import NAME as PROPERTIES
 from cdk.declarative.model.query_properties import Properties
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import CachedTransport, Decoder, HttpClient, RequestsTransport
-from cdk.rest.http.conditional_transport import AskingTransport
+from cdk.rest.http.conditional_transport import SliceSenderTransport
 from cdk.rest.limits.budget import Budgeted
 
 
@@ -101,7 +101,7 @@ class HttpRequester(AnyRequester):
             transport = CachedTransport(transport)
         base = ctx.expression(self, "url_base" if self.url_base else "url", self.url_base or self.url or "")
         client = HttpClient(
-            AskingTransport(transport),
+            SliceSenderTransport(transport),
             authenticator=None if self.authenticator is None else self.authenticator.build(ctx.at(base.text)),
             error_handler=(self.error_handler or DefaultErrorHandler()).build(ctx),
             budget=budget,
