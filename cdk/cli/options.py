@@ -1,7 +1,7 @@
 """The options and arguments that commands share."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial, wraps
 from pathlib import Path
@@ -137,7 +137,7 @@ def with_egress(command: Callable[P, R]) -> Callable[P, R]:
             egress = None if text is None else Egress.parse(text)
         except ConfigError as error:
             raise click.UsageError(str(error)) from error
-        with limited(egress), limiting():
+        with nullcontext() if egress is None else limited(egress), limiting():
             return command(*args, **kwargs)
 
     return run

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from http import HTTPStatus
-from urllib.parse import unquote_plus, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from cdk.base.errors import FatalError
 from cdk.base.logs import logger
@@ -18,6 +18,7 @@ from cdk.base.values import JsonValue, canonical
 from cdk.rest.errors.status_errors import error_for
 from cdk.rest.http.conditional_transport import SliceSender, slice_sender
 from cdk.rest.http.messages import Request, Response
+from cdk.rest.http.redact import query_without
 from cdk.rest.http.transport import Transport
 from cdk.rest.http_stream import HttpStream
 from cdk.state.slice import Slice
@@ -190,8 +191,8 @@ def fingerprint(request: Request, passing: Collection[str] = PASSING) -> str:
     the user in the URL and the headers in `passing`.
     """
     parts = urlsplit(request.full_url)
-    pairs = [pair for pair in parts.query.split("&") if not request.is_secret(unquote_plus(pair.partition("=")[0]))]
-    url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="&".join(pairs)))
+    query = query_without(parts.query, lambda name, _: request.is_secret(name))
+    url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=query))
     headers = sorted(
         (name.lower(), value)
         for name, value in request.headers.items()

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Literal, TypeGuard
 
 from cdk.base.errors import BadState, ConfigError
-from cdk.base.times.clock import parse_timestamp, write_timestamp
+from cdk.base.times.clock import assume_utc, parse_timestamp, write_timestamp
 from cdk.base.times.iso_durations import CalendarDuration, Duration, earlier, later, parse_duration
 from cdk.state.window import Window
 from cdk.streams.cursor import Cursor, Side, side_of
@@ -354,7 +354,7 @@ class DatetimeCursor(Cursor):
             case _:
                 formats = " or ".join(self._formats)
                 raise ConfigError(f"cursor {self.field!r}: {name} is {value!r}, expected a moment written as {formats}")
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return assume_utc(moment)
 
 
 _UNITS = (timedelta(seconds=1), timedelta(milliseconds=1), timedelta(microseconds=1))

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from threading import Lock
 
-from cdk.base.times.clock import simulated_time, system_clock
+from cdk.base.times.clock import assume_utc, simulated_time, system_clock
 from cdk.rest import Transport
 from cdk.rest.http.transport import simulated_network
 
@@ -19,7 +19,7 @@ class MockClock:
     def __init__(self, now: datetime | str | None = None) -> None:
         """now: the initial time, a datetime or ISO 8601 string, in UTC if it has no zone. Default: the present."""
         moment = datetime.fromisoformat(now) if isinstance(now, str) else now or system_clock()
-        self._now = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        self._now = assume_utc(moment)
         self._moving = Lock()
         self.waits: list[float] = []
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from threading import Event
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from cdk.base.process.interruption import Interrupted, Interruption
 from cdk.base.run import current_run
 from cdk.base.values import FieldValue
+
+Timestamp = TypeVar("Timestamp", bound=datetime)
 
 Clock: TypeAlias = Callable[[], datetime]
 """Returns the current time, with a time zone."""
@@ -119,7 +121,7 @@ def parse_timestamp(value: FieldValue, formats: Sequence[str]) -> datetime | Non
             return moment
     if isinstance(value, str):
         try:
-            return _in_utc(datetime.fromisoformat(value))
+            return assume_utc(datetime.fromisoformat(value))
         except ValueError:
             return None
     return None
@@ -146,8 +148,8 @@ def _from_text(value: FieldValue, pattern: str) -> datetime | None:
     try:
         # fromisoformat is thirty times faster than strptime, and parses what the usual patterns write.
         if pattern in ("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d"):
-            return _in_utc(datetime.fromisoformat(value))
-        return _in_utc(datetime.strptime(value, pattern.replace("%_ms", "%f")))  # noqa: DTZ007 - made UTC here
+            return assume_utc(datetime.fromisoformat(value))
+        return assume_utc(datetime.strptime(value, pattern.replace("%_ms", "%f")))  # noqa: DTZ007 - made UTC here
     except ValueError:
         return None
 
@@ -161,5 +163,6 @@ def _from_epoch(value: FieldValue, unit: timedelta) -> datetime | None:
         return None
 
 
-def _in_utc(moment: datetime) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+def assume_utc(timestamp: Timestamp) -> Timestamp:
+    """Return a timestamp with the time zone UTC if it has none, else unchanged."""
+    return timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)

@@ -8,7 +8,7 @@ import hmac
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -32,6 +32,7 @@ from starlette.templating import Jinja2Templates
 from cdk.authoring.new_connector import new_connector
 from cdk.base.errors import CdkError, ConfigError
 from cdk.base.secret_masking import Secrets
+from cdk.base.times.clock import assume_utc
 from cdk.base.values import canonical, from_json, to_json
 from cdk.cli.authoring.preview import preview_json
 from cdk.cli.config_file import load_config
@@ -322,4 +323,4 @@ def _older(request: Request) -> OlderRuns | None:
         before = datetime.fromisoformat(request.query_params.get("before", ""))
     except ValueError:
         return None
-    return OlderRuns(versions, before if before.tzinfo else before.replace(tzinfo=UTC))
+    return OlderRuns(versions, assume_utc(before))

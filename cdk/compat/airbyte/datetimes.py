@@ -5,7 +5,7 @@ from calendar import monthrange
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
-from cdk.base.times.clock import parse_timestamp, write_timestamp
+from cdk.base.times.clock import assume_utc, parse_timestamp, write_timestamp
 from cdk.compat.airbyte.custom_object import runtime
 
 _FORMATS = ("%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M:%S%z")
@@ -21,8 +21,7 @@ class AirbyteDateTime(datetime):
     """A timestamp with a time zone, UTC by default; `str` returns ISO 8601."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ANN401 - as datetime takes them
-        timestamp = super().__new__(cls, *args, **kwargs)
-        return timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
+        return assume_utc(super().__new__(cls, *args, **kwargs))
 
     @classmethod
     def from_datetime(cls, moment: datetime) -> "AirbyteDateTime":
@@ -109,7 +108,7 @@ def ab_datetime_try_parse(value: object) -> AirbyteDateTime | None:
 
 def ab_datetime_format(moment: datetime, format: str | None = None) -> str:
     """Format a timestamp, as ISO 8601 by default; without a zone it is taken as UTC."""
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    moment = assume_utc(moment)
     return moment.isoformat() if format is None else moment.strftime(format)
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from urllib.parse import quote_plus
 from zoneinfo import ZoneInfo
 
-from cdk.base.times.clock import Clock, parse_timestamp, system_clock, write_timestamp
+from cdk.base.times.clock import Clock, assume_utc, parse_timestamp, system_clock, write_timestamp
 from cdk.base.times.iso_durations import CalendarDuration, parse_duration
 from cdk.declarative.interpolation.errors import Refused
 
@@ -80,7 +80,7 @@ def _moment(value: float | str | date, pattern: str | None = None) -> datetime:
     """Return a timestamp in UTC, parsed from ISO 8601 or `pattern`; without a zone it is taken as UTC."""
     match value:
         case datetime():
-            return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+            return assume_utc(value).astimezone(UTC)
         case date():
             return datetime(value.year, value.month, value.day, tzinfo=UTC)
         case int() | float():

@@ -11,8 +11,9 @@ from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue
 from cdk.rest.auth.static import basic_credentials, with_header
 from cdk.rest.auth.token_owner import TokenOwner, report
-from cdk.rest.auth.token_response import Refusal, body_of, expiry, find, saved_expiry, usable_until, written_expiry
+from cdk.rest.auth.token_response import Refusal, expiry, find, saved_expiry, usable_until, written_expiry
 from cdk.rest.auth.tokens import TokenState
+from cdk.rest.errors.api_message import json_body
 from cdk.rest.errors.status_errors import error_for
 from cdk.rest.errors.wait_strategies import retry_after
 from cdk.rest.http.authenticator import Learn, Setting, ignore, text_of
@@ -196,7 +197,7 @@ class OAuth2(TokenOwner):
         self.refusal.check(response)
         if not response.ok:
             raise error_for(response, wait=retry_after(response, self.clock))
-        body = body_of(response)
+        body = json_body(response)
         if type(body) is not dict:
             raise CredentialsError(f"{response.request} did not return a JSON object; check the token URL")
         names, token = self.fields, find(body, self.fields.access_token)

@@ -14,8 +14,9 @@ from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue
 from cdk.rest.auth.static import with_header
 from cdk.rest.auth.token_owner import AttachToken, TokenOwner, report
-from cdk.rest.auth.token_response import REJECTION_STATUSES, body_of
+from cdk.rest.auth.token_response import REJECTION_STATUSES
 from cdk.rest.auth.tokens import TokenState
+from cdk.rest.errors.api_message import json_body
 from cdk.rest.errors.error_handler import Action, ErrorHandler
 from cdk.rest.errors.status_errors import error_for, error_text
 from cdk.rest.http.authenticator import Authenticator, Learn, Setting, ignore, response_to, text_of
@@ -191,5 +192,5 @@ class LegacySessionToken(_Session):
         response = yield Request("POST", url, headers=headers, body=content, hidden=hidden)
         if not response.ok:
             raise login_error(response)
-        body = body_of(response)
+        body = json_body(response)
         return token_in(response, body.get(text_of(self.token_field)) if type(body) is dict else None)

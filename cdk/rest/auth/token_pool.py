@@ -10,7 +10,7 @@ from cdk.base.process.process_lock import ProcessLock
 from cdk.base.times.clock import Clock, Sleep, sleep, system_clock
 from cdk.rest.auth.quota import Quota, QuotaLeft
 from cdk.rest.auth.static import with_header
-from cdk.rest.auth.token_response import body_of
+from cdk.rest.errors.api_message import json_body
 from cdk.rest.errors.status_errors import error_for
 from cdk.rest.http.authenticator import Setting, text_of
 from cdk.rest.http.messages import Request, Response
@@ -179,7 +179,7 @@ class TokenPool:
             if not response.ok:
                 raise error_for(response)
             for quota in self.quotas:
-                known = QuotaLeft.of(quota, body_of(response), request)
+                known = QuotaLeft.of(quota, json_body(response), request)
                 quotas_left[quota.name].append(known if quota.remaining_header else known.part(current_share()))
         self._quotas_left, self._has_status = quotas_left, has_status
 

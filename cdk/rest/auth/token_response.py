@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 from http import HTTPStatus
 from math import isfinite
 
-from cdk.base.errors import CredentialsError, DecodeError
+from cdk.base.errors import CredentialsError
 from cdk.base.times.clock import parse_timestamp, write_timestamp
 from cdk.base.values import JsonValue
+from cdk.rest.errors.api_message import json_body
 from cdk.rest.errors.status_errors import error_text
 from cdk.rest.http.messages import Response
 
@@ -37,7 +38,7 @@ class Refusal:
             return True
         if response.status not in self.statuses:
             return False
-        return not self.key or str(find(body_of(response), self.key)) in self.values
+        return not self.key or str(find(json_body(response), self.key)) in self.values
 
     def check(self, response: Response) -> None:
         """Raise CredentialsError if a response is a refusal."""
@@ -47,15 +48,6 @@ class Refusal:
                 f"{response.request} refused to issue an access token "
                 f"({response.status}{f': {detail}' if detail else ''}); check client id and secret, and re-authenticate"
             )
-
-
-def body_of(response: Response) -> JsonValue:
-    """Return the body as JSON; None if it is not JSON."""
-    try:
-        body: JsonValue = response.json()
-    except DecodeError:
-        return None
-    return body
 
 
 def find(body: JsonValue, name: str, depth: int = _DEEPEST) -> JsonValue:

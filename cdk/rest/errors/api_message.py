@@ -51,14 +51,14 @@ def find_message(body: JsonValue, levels: int = 20) -> str | None:
             return None
 
 
-def body_of(response: Response) -> JsonValue:
-    """Return the body as JSON; an empty object if it is not JSON, or is a stream."""
+def json_body(response: Response, default: JsonValue = None) -> JsonValue:
+    """Return the body as JSON; `default` if it is not JSON, or is a stream."""
     if is_download(response):
-        return {}
+        return default
     try:
         body: JsonValue = response.json()
     except DecodeError:
-        return {}
+        return default
     return body
 
 

@@ -4,12 +4,12 @@ import math
 import random as chance
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import CdkError, RateLimited
-from cdk.base.times.clock import Clock, system_clock
+from cdk.base.times.clock import Clock, assume_utc, system_clock
 from cdk.base.values import JsonValue
 from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.messages import Response
@@ -163,4 +163,4 @@ def http_date(value: str) -> datetime | None:
         moment = parsedate_to_datetime(value)
     except ValueError:
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return assume_utc(moment)

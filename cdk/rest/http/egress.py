@@ -173,11 +173,8 @@ def process_egress() -> Egress | None:
 
 
 @contextmanager
-def limited(egress: Egress | None) -> Iterator[None]:
-    """Limit the requests of this process, and of processes started in the block, to `egress`; None changes nothing."""
-    if egress is None:
-        yield
-        return
+def limited(egress: Egress) -> Iterator[None]:
+    """Limit the requests of this process, and of processes started in the block, to `egress`."""
     before, known = os.environ.get(VARIABLE), (_PROCESS.egress, _PROCESS.known)
     os.environ[VARIABLE] = egress.text
     _PROCESS.egress, _PROCESS.known = egress, True

@@ -1,6 +1,6 @@
 """Removes secrets from URLs and from texts of an API before users see them."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from urllib.parse import unquote_plus, urlsplit, urlunsplit
 
@@ -31,8 +31,17 @@ def safe_url(url: str, secret: Collection[str] = ()) -> str:
 def without_params(url: str, names: Collection[str]) -> str:
     """Return `url` without the query parameters in `names` (lower case)."""
     parts = urlsplit(url)
-    pairs = [pair for pair in parts.query.split("&") if unquote_plus(pair.partition("=")[0]).lower() not in names]
-    return urlunsplit(parts._replace(query="&".join(pairs)))
+    return urlunsplit(parts._replace(query=query_without(parts.query, lambda name, _: name.lower() in names)))
+
+
+def query_without(query: str, drops: Callable[[str, str], bool]) -> str:
+    """Return a query without the parameters that `drops` returns true for, given a name and a value. Others stay."""
+    remaining = []
+    for pair in query.split("&"):
+        name, _, value = pair.partition("=")
+        if not drops(unquote_plus(name), unquote_plus(value)):
+            remaining.append(pair)
+    return "&".join(remaining)
 
 
 def hide(text: str, values: Iterable[str]) -> str:

@@ -6,13 +6,13 @@ Such a URL comes from a response, and later from a saved state. The request's sc
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from urllib.parse import unquote_plus, urljoin
+from urllib.parse import urljoin
 
 from cdk.base.errors import BadState
 from cdk.base.secret_masking import SecretMarks
 from cdk.base.values import Stored
 from cdk.rest.http.messages import Request, Response, query_of
-from cdk.rest.http.redact import without_params
+from cdk.rest.http.redact import query_without, without_params
 from cdk.streams.page import Token
 
 
@@ -70,13 +70,8 @@ def _without(token: Stored, pairs: tuple[tuple[str, str], ...]) -> Stored:
         return token
     own = {(mark.removeprefix("request."), value) for mark, value in pairs}
     head, _, query = token.partition("?")
-    others = [pair for pair in query.split("&") if not _is_one(pair, own)]
-    return f"{head}?{'&'.join(others)}" if others else head
-
-
-def _is_one(pair: str, own: set[tuple[str, str]]) -> bool:
-    name, _, value = pair.partition("=")
-    return (unquote_plus(name).lower(), unquote_plus(value)) in own
+    others = query_without(query, lambda name, value: (name.lower(), value) in own)
+    return f"{head}?{others}" if others else head
 
 
 def ask_url(request: Request, token: Token) -> Request:

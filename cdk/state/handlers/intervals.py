@@ -74,7 +74,7 @@ def inward(spans: Spans, bucket: timedelta) -> Spans:
     return normal(Interval(ceiling(span.start, bucket), floor(span.end, bucket)) for span in spans)
 
 
-def in_utc(moment: datetime, what: str) -> datetime:
+def require_zone(moment: datetime, what: str) -> datetime:
     """Convert a timestamp to UTC. Raises ConfigError: when it has no time zone."""
     if moment.tzinfo is None:
         raise ConfigError(f"found {moment.isoformat()} without a time zone, expected a moment with one", path=what)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from cdk.base.errors import BadState, BugError, ConfigError
 from cdk.base.logs import logger
 from cdk.base.values import JsonValue, Stored, canonical
-from cdk.state.handlers.intervals import Interval, Spans, floor, in_utc, inward, minus, normal, outward
+from cdk.state.handlers.intervals import Interval, Spans, floor, inward, minus, normal, outward, require_zone
 from cdk.state.handlers.run import StatefulRun
 from cdk.state.log.canonical_json import digest
 from cdk.state.log.slot_value import Kind
@@ -73,8 +73,8 @@ class RedundantRunSkipHandler:
         `end`.
         Raises ConfigError: when a timestamp has no time zone, or `start` is not before `end`.
         """
-        end = self._settled if end is None else in_utc(end, "end_time")
-        start = end - self._bucket if start is None else in_utc(start, "start_time")
+        end = self._settled if end is None else require_zone(end, "end_time")
+        start = end - self._bucket if start is None else require_zone(start, "start_time")
         if start >= end:
             raise ConfigError(f"found {start.isoformat()} to {end.isoformat()}, expected a start before the end")
         requested, gap = outward(Interval(start, end), self._bucket), None
@@ -124,7 +124,7 @@ class RedundantRunSkipHandler:
 
     def cover(self, span: Interval) -> None:
         """Record that a range was read completely and is durable; `update_state` does so for all ranges of a plan."""
-        settled = Interval(in_utc(span.start, "start"), min(in_utc(span.end, "end"), self._settled))
+        settled = Interval(require_zone(span.start, "start"), min(require_zone(span.end, "end"), self._settled))
         self._done = normal([*self._done, settled])
 
     def update_state(
@@ -177,7 +177,7 @@ def _read(value: Stored, selection: str, path: str) -> Spans:
     if not isinstance(covered, list) or not isinstance(value.get("selection"), str):
         raise BadState(path, value, "an object with `selection` and `covered`")
     try:
-        spans = [Interval(*(in_utc(datetime.fromisoformat(text), path) for text in pair)) for pair in covered]
+        spans = [Interval(*(require_zone(datetime.fromisoformat(text), path) for text in pair)) for pair in covered]
     except (TypeError, ValueError, ConfigError) as error:
         raise BadState(f"{path} covered", covered, "pairs of timestamps with a time zone") from error
     if any(span.start >= span.end for span in spans):

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from cdk.rest import Headers, Request
-from cdk.rest.errors.api_message import api_message, body_of, message_contains
+from cdk.rest.errors.api_message import api_message, json_body, message_contains
 from cdk.rest.http.streamed_response import StreamedResponse
 from tests.rest.api import response
 
@@ -27,7 +27,7 @@ def test_a_body_that_is_not_json_is_all_words_and_an_empty_object() -> None:
     page = response(body=b"<h1>Boom</h1>", status=502)
 
     assert api_message(page) == "<h1>Boom</h1>"
-    assert body_of(page) == {}
+    assert (json_body(page), json_body(page, {})) == (None, {})
 
 
 def test_a_download_is_not_read_to_be_judged() -> None:
@@ -35,7 +35,7 @@ def test_a_download_is_not_read_to_be_judged() -> None:
     pieces = (piece for piece in [b'{"error": "Boom"}'])
     download = StreamedResponse(200, Headers(), pieces, request.url, request)
 
-    assert (api_message(download), body_of(download)) == ("", {})
+    assert (api_message(download), json_body(download, {})) == ("", {})
     assert download.body == b'{"error": "Boom"}'
 
 

@@ -33,7 +33,7 @@ def leased(lanes: BudgetLanes, tasks: int = 1, *streams: int) -> TaskShare:
 
 
 def most_in_a_stretch(moments: Sequence[float], seconds: float) -> int:
-    """The most calls in any period_seconds; a call at its very end is in the next one."""
+    """The most calls in any period; a call at its very end is in the next one."""
     ordered = sorted(moments)
     return max(
         (sum(1 for at in ordered[n:] if at < first + seconds - 1e-6) for n, first in enumerate(ordered)), default=0

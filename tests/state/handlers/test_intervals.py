@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk import ConfigError
-from cdk.state.handlers.intervals import Interval, Spans, ceiling, floor, in_utc, inward, minus, normal, outward
+from cdk.state.handlers.intervals import Interval, Spans, ceiling, floor, inward, minus, normal, outward, require_zone
 
 EPOCH = datetime(2024, 1, 1, tzinfo=UTC)  # a Monday
 HOUR = timedelta(hours=1)
@@ -81,4 +81,4 @@ def test_weeks_begin_on_mondays() -> None:
 
 def test_a_moment_without_a_zone_is_refused() -> None:
     with pytest.raises(ConfigError, match="start_time: found 2024-01-01T00:00:00 without a time zone"):
-        in_utc(datetime(2024, 1, 1), "start_time")  # noqa: DTZ001 - that is what is refused
+        require_zone(datetime(2024, 1, 1), "start_time")  # noqa: DTZ001 - that is what is refused

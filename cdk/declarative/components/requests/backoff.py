@@ -11,7 +11,7 @@ from cdk.base.errors import CdkError, ManifestError
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyBackoffStrategy
 from cdk.rest import Response
-from cdk.rest.errors.api_message import body_of
+from cdk.rest.errors.api_message import json_body
 from cdk.rest.errors.wait_strategies import (
     WaitStrategy,
     as_seconds,
@@ -153,7 +153,7 @@ class WaitTimeFromResponse(AnyBackoffStrategy):
             longest = ctx.number(self, "max_waiting_time_in_seconds", None)
             match outcome:
                 case Response():
-                    names = {"response": body_of(outcome), "headers": outcome.headers}
+                    names = {"response": json_body(outcome, {}), "headers": outcome.headers}
                 case _:
                     names = {"response": {}, "headers": {}}
             try:

@@ -10,7 +10,7 @@ from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Expression, Names
 from cdk.declarative.model.plug_points import AnyBackoffStrategy, AnyErrorHandler
 from cdk.rest import Action, HttpErrorHandler, Response, RetryPolicy
-from cdk.rest.errors.api_message import body_of, message_contains
+from cdk.rest.errors.api_message import json_body, message_contains
 from cdk.rest.errors.http_error_handler import HandlerChain, OutcomeHandler, Rule
 from cdk.rest.errors.outcome import Outcome
 
@@ -136,7 +136,7 @@ class CompositeErrorHandler(AnyErrorHandler):
 
 
 def _names(response: Response) -> Names:
-    return {"response": body_of(response), "headers": response.headers, "request_url": response.request.full_url}
+    return {"response": json_body(response, {}), "headers": response.headers, "request_url": response.request.full_url}
 
 
 def _rendered(message: Expression, response: Response) -> str:

@@ -89,10 +89,12 @@ class HttpRequester(AnyRequester):
         transport, budget = runtime.transport, runtime.budget
         has_timeouts = self.connect_timeout_in_seconds is not None or self.read_timeout_in_seconds is not None
         if has_timeouts and isinstance(transport, RequestsTransport):
-            transport = RequestsTransport(
-                connect_timeout=timedelta(seconds=self.connect_timeout_in_seconds or 15),
-                read_timeout=timedelta(seconds=self.read_timeout_in_seconds or 120),
-            )
+            new_transport: Callable[..., RequestsTransport] = RequestsTransport
+            if seconds := self.connect_timeout_in_seconds:
+                new_transport = partial(new_transport, connect_timeout=timedelta(seconds=seconds))
+            if seconds := self.read_timeout_in_seconds:
+                new_transport = partial(new_transport, read_timeout=timedelta(seconds=seconds))
+            transport = new_transport()
         if self.use_cache or (cached and self.use_cache is not False):
             if budget is not None:
                 # Below the cache, so a cached response costs no call. One for all requesters: they share the cache.

@@ -1,14 +1,14 @@
 """Incremental sync: `DatetimeBasedCursor` and `IncrementingCountCursor`."""
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, timedelta
 from datetime import datetime as moment_type
+from datetime import timedelta
 from typing import Literal
 
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
-from cdk.base.times.clock import parse_timestamp
+from cdk.base.times.clock import assume_utc, parse_timestamp
 from cdk.base.values import JsonObject
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.model.component import Component
@@ -205,4 +205,4 @@ def _moment(component: Component, field: str, text: str, ctx: BuildContext, form
         raise ManifestError(
             f"{ctx.where(component, field)}: found {written!r}, expected a moment written as {expected}"
         )
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return assume_utc(moment)
