@@ -78,7 +78,7 @@ FEATURES: Mapping[str, Given] = {
     "type widening": _both("typeWidening"),
     "the vacuum protocol check": _both("vacuumProtocolCheck"),
     "Iceberg compatibility": Given(["icebergCompatV2"], properties={"delta.enableIcebergCompatV2": "true"}),
-    "files whose names delta-rs spells otherwise": Given(version=2, renames=True),
+    "files whose names delta-rs spells differently": Given(version=2, renames=True),
     "variant columns": _both("variantType"),
 }
 """One table's worth of each feature, by the names of `cdk.lake.delta.table_guard.FEATURES`."""

@@ -181,7 +181,7 @@ def test_a_commit_that_the_store_refuses_is_an_error_and_changes_nothing(server:
 def test_a_key_that_the_store_repeats_is_in_no_error_and_no_traceback(server: ObjectStore, lake: Folder) -> None:
     body = f"<Error><Code>InvalidAccessKeyId</Code><Message>No.</Message><Key>{SECRET}</Key></Error>"
     server.misbehave(Trouble("_delta_log", status=403, body=body))
-    with pytest.raises(ConfigError, match="the store does not accept the keys") as refused:
+    with pytest.raises(ConfigError, match="the store rejects the access keys") as refused:
         opened(lake.join("users"))
     told = Failure.of(refused.value)
 

@@ -736,11 +736,11 @@ class Times(RuleBasedStateMachine):
         assert report.failure is not None
         if self.moved is not None and "another run moved this stream's state while" in report.failure.message:
             return
-        if self.undone is not None and "was restored to an older version while this run read" in report.failure.message:
+        if self.undone is not None and "was restored to an older version while this run was" in report.failure.message:
             return
-        if self.columns_changed and "has lost columns or narrowed them while this run read" in report.failure.message:
+        if self.columns_changed and "were removed or narrowed while this run was reading" in report.failure.message:
             return
-        if self.crowded and "something else has changed the table each of the 5 times" in report.failure.message:
+        if self.crowded and "another writer has changed the table during each of 5 attempts" in report.failure.message:
             return
         if not errors or report.failure.message != str(errors[0]):
             assert self.constrained or self.vectors is not None, report.failure

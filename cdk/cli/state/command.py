@@ -139,7 +139,7 @@ def _status_lines(status: StreamStatus) -> Iterator[str]:
         yield f"{status.stream}: nothing is committed"
     else:
         saved = status.saved
-        how = "complete" if saved.complete else "cut"
+        how = "complete" if saved.complete else "interrupted"
         restored = ", the table was restored to it" if status.restored else ""
         yield (
             f"{status.stream}: state {status.number}, {how}{restored}, {saved.sync_mode} {saved.write_mode}, "
@@ -204,7 +204,7 @@ def _entry_line(entry: Entry) -> str:
     if saved is None:
         parts.append("not kept")
     else:
-        parts.append("complete" if saved.complete else "cut")
+        parts.append("complete" if saved.complete else "interrupted")
         parts.append(f"sync {saved.sync[:8]}" if saved.sync else "no sync")
     return ", ".join(parts)
 

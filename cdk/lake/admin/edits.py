@@ -81,7 +81,7 @@ def rewound(saved: TableState, stream: Stream, to: str, partition: Partition | N
     cursor = stream.cursor
     if cursor is None or saved.sync_mode != "incremental":
         raise StateError(
-            "there is no cursor to move back: the stream is read whole, or moves its state by itself; "
+            "there is no cursor to move back: the stream is read completely each time, or manages its state itself; "
             "use `state reset` or `state set`",
             stream=stream.name,
         )
@@ -92,7 +92,7 @@ def rewound(saved: TableState, stream: Stream, to: str, partition: Partition | N
     rewound = {name: _rewound_position(cursor, positions[name], target) for name in chosen}
     rewound = {name: position for name, position in rewound.items() if position != positions[name]}
     if not rewound:
-        return Change(f"rewind to {to}", saved, (), ("Every cursor stands there already, or before: nothing changes.",))
+        return Change(f"rewind to {to}", saved, (), ("Every cursor is already there, or before it: nothing changes.",))
     # A user who moves cursors back, possibly to before the start value, decides what is read.
     saved = replace(saved, start=None)
     # The value that the last read reached, and its duration, apply to the old cursors only.
@@ -124,19 +124,21 @@ def _full_refresh_from(saved: TableState, state: StreamState, stream: Stream, wh
     must have all rows of its read.
     """
     if state.after is None and not any(_is_open(position, stream) for position in state.positions.values()):
-        return _from_start(what, saved, "The state is that of a complete read, and each full refresh reads all again.")
+        return _from_start(
+            what, saved, "The state is that of a complete read, and a full refresh reads everything again."
+        )
     if traits_of(saved.write_mode).hidden_until_complete:
         between = not saved.complete and saved.state is not None
         if between and state == decoded(stream, saved.state):
-            return Change(what, saved, (), ("The stream stands there already: nothing changes.",))
-        why = f"What was read before is not in the table, and an {saved.write_mode} has all rows of one read."
+            return Change(what, saved, (), ("The stream is already at this position: nothing changes.",))
+        why = f"What was read before is not in the table, and an {saved.write_mode} table has all rows of one read."
         return _from_start(what, saved, _waiting_rows(saved) if between and not of_another else why)
     new = saved
     if saved.complete:
         new = replace(saved, complete=False, generation=saved.generation + 1, records=0, pending=())
     # Rows that the state skips were not read, which does not make them stale.
     change = _with_state(what, replace(new, known=None), state, stream)
-    means = "The next sync goes on from there; what lies before is not part of the new generation."
+    means = "The next sync resumes from there; what lies before it is not part of the new generation."
     return replace(change, moves=tuple(moves(saved.state, change.saved.state)), means=(means,))
 
 
@@ -144,7 +146,7 @@ def rolled_back(saved: TableState | None, older: TableState, number: int, versio
     """Return to an earlier state of the same table. version: the version whose rows are restored; None: rows stay."""
     what, again = f"rollback to state {number}", "What was read since is read again."
     if older.sync_mode != "incremental" and older.state and not older.complete:
-        again = "The next sync goes on with the read that was interrupted then, the one after it reads all again."
+        again = "The next sync resumes the read that was interrupted then; the one after it reads everything again."
     if version is None:
         means = _consequence(older, again)
         older = _beside_later_rows(saved, older)
@@ -189,8 +191,9 @@ def _from_start(what: str, saved: TableState, *why: str) -> Change:
 def _waiting_rows(saved: TableState) -> str:
     """Return why a generation that is not visible yet can only be resumed at the position of its rows."""
     return (
-        "The rows that wait to become visible are those of the read up to where it was interrupted: from elsewhere "
-        f"some would be there twice, or missing, and an {saved.write_mode} has all rows of one read, once."
+        "The rows that are not visible yet are those of the interrupted read, up to its position: from another "
+        "position, the next sync would duplicate or miss some of them, and an "
+        f"{saved.write_mode} table has all rows of one read exactly once."
     )
 
 
@@ -228,7 +231,7 @@ def _with_state(what: str, saved: TableState, state: StreamState, stream: Stream
         cursor_field=None if stream is None else stream.cursor_field,
         exact=True,
     )
-    means = _consequence(saved, "The next sync reads again what lies behind the new position.")
+    means = _consequence(saved, "The next sync reads again what lies after the new position.")
     # It is unknown which window an edited state was read for.
     return Change(what, replace(saved, state=blob, window=None), tuple(moves(saved.state, blob)), (means,))
 
@@ -238,7 +241,7 @@ def _means_of_import(saved: TableState, stream: Stream, state: StreamState) -> I
     if not state.positions:
         yield _consequence(saved, "The next sync reads the stream from its start.")
     elif saved.state is None:
-        yield _consequence(saved, "The next sync goes on from there, and what lies before is not read.")
+        yield _consequence(saved, "The next sync resumes from there, and what lies before it is not read.")
     else:
         before = _decoded_state(saved, stream)
         directions = Counter(
@@ -246,20 +249,20 @@ def _means_of_import(saved: TableState, stream: Stream, state: StreamState) -> I
             for partition in dict.fromkeys([*before.positions, *state.positions])
         )
         if set(directions) == {"same"}:
-            yield "Every cursor stands there already."
+            yield "Every cursor is already at this position."
         of = {
             direction: "" if len(directions) == n == 1 else f" of {n:,} partition{'s' if n > 1 else ''}"
             for direction, n in directions.items()
         }
         if "back" in of:
-            yield _consequence(saved, f"The next sync reads again what lies behind the new position{of['back']}.")
+            yield _consequence(saved, f"The next sync reads again what lies after the new position{of['back']}.")
         if "forward" in of:
             yield (
-                f"Skipped, and read by no sync: what lies between the old and the new position{of['forward']}. "
-                "`spark-cdk state rollback` brings the old one back."
+                f"No sync reads what lies between the old and the new position{of['forward']}: it is skipped. "
+                "`spark-cdk state rollback` restores the old position."
             )
         if "unknown" in of:
-            first = f"The next sync goes on from the new position{of['unknown']}: what was read behind it comes again"
+            first = f"The next sync resumes from the new position{of['unknown']}: what was read after it is read again"
             yield _consequence(saved, f"{first}, and what was not read before it is skipped.")
 
 
@@ -294,8 +297,8 @@ def _partition_in(state: StreamState, partition: Partition) -> Partition:
     if partition in state.positions:
         return partition
     named = ", ".join(name.key for name in islice(state.positions, _NAMED))
-    available = f"{len(state.positions)} of them, such as {named}" if state.positions else "none"
-    raise StateError(f"the state has no partition {partition.key}, expected one that it has: there are {available}")
+    available = f"one of its {len(state.positions):,}, such as {named}" if state.positions else "one; it has none"
+    raise StateError(f"the state has no partition {partition.key}, expected {available}")
 
 
 def _cursor_value(cursor: Cursor, to: str) -> object:

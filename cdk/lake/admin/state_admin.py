@@ -27,6 +27,7 @@ from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.run_lock import between_runs
 from cdk.state.slice import Partition
 
+_NO_STATE = "nothing was committed for this stream yet: there is no state"
 _NOTED = 20
 _SHOWN = 4096
 
@@ -127,14 +128,14 @@ class Admin:
         """
         table = location.open(self.pipeline, clock=self.clock)
         if table.saved is None:
-            raise StateError("nothing was committed for this stream yet: there is no state", stream=location.stream)
+            raise StateError(_NO_STATE, stream=location.stream)
         return self.commit(location, table, make(table.saved))
 
     def reset(self, location: StreamLocation, partition: Partition | None = None) -> EditResult:
         """Make the next sync read the stream, or a partition, from its start, even if the state is lost."""
         table = location.open(self.pipeline, clock=self.clock, lost=True)
         if table.state_version is None and not table.retained and not table.has_synced_rows:
-            raise StateError("nothing was committed for this stream yet: there is no state", stream=location.stream)
+            raise StateError(_NO_STATE, stream=location.stream)
         saved = table.saved
         if saved is None:
             # Of an older state, only the sync and write mode are needed; if none is readable, the next sync sets them.
@@ -153,14 +154,15 @@ class Admin:
         older = table.load(version)
         if not table.root.has([file.path for file in older.pending]):
             raise StateError(
-                f"state {state_number} names rows that were waiting then, and their files are gone; reset the stream",
+                f"state {state_number} names files of rows that were not visible then, and they no longer exist; "
+                "reset the stream",
                 stream=location.stream,
             )
         change = rolled_back(table.saved, older, state_number)
         if not tables:
             if {file.path for file in older.pending} & {file.path for file in table.files()}:
                 raise StateError(
-                    f"the rows that were waiting at state {state_number} are visible now; roll back with --tables",
+                    f"rows that were not visible at state {state_number} are visible now; roll back with --tables",
                     stream=location.stream,
                 )
             return self.commit(location, table, change)
@@ -168,17 +170,17 @@ class Admin:
         to = next((commit.version for commit in log if commit.state == version), None)
         if to is None:
             raise StateError(
-                f"the table's log no longer has the commit of state {state_number}, so its rows cannot be brought "
-                "back; without --tables the state alone goes back",
+                f"the table's log no longer has the commit of state {state_number}, so its rows cannot be "
+                "restored; without --tables, only the state is rolled back",
                 stream=location.stream,
             )
         if to == table.version:
             return EditResult(
-                location.name, replace(change, means=("The table and its state stand there: nothing changes.",))
+                location.name, replace(change, means=("The table and its state are already there: nothing changes.",))
             )
         change = rolled_back(table.saved, older, state_number, to)
         if location.history is not None:
-            change = replace(change, means=(*change.means, "Its history keeps every row."))
+            change = replace(change, means=(*change.means, "Its history retains every row."))
         if self.dry:
             return EditResult(location.name, change)
         OpenTables(self.pipeline).complete_history(location, table)
@@ -188,15 +190,16 @@ class Admin:
         """Give a pipeline called `name` a copy of this pipeline's state, on the same table. Raises StateError."""
         saved = location.open(self.pipeline).saved
         if saved is None:
-            raise StateError("nothing was committed for this stream yet: there is no state", stream=location.stream)
+            raise StateError(_NO_STATE, stream=location.stream)
         if saved.pending:
             raise StateError(
-                "a full refresh was cut, and its rows can become visible only once; finish it, or reset it",
+                "a full refresh was interrupted, and its rows can become visible only once; complete it with a sync, "
+                "or reset it",
                 stream=location.stream,
             )
         other = location.open(name, clock=self.clock, lost=True)
         if other.rows_state_version is not None:
-            raise StateError(f"the pipeline {name!r} has a state of its own already", stream=location.stream)
+            raise StateError(f"the pipeline {name!r} already has a state of its own", stream=location.stream)
         means = f"Both pipelines write to this table from now on, each with a state of its own ({saved.write_mode})."
         change = Change(f"fork from {self.pipeline}", replace(saved, sync=""), (), (means,))
         return Admin(self.target, name, clock=self.clock, dry=self.dry, check=self.check).commit(
@@ -236,7 +239,7 @@ class Admin:
                 if handle.transaction_version(location.app(self.pipeline)) != before:
                     raise _overtaken(location) from error
                 raise StateError(
-                    f"the rows of version {to} cannot be brought back, so nothing was changed: {error}",
+                    f"the rows of version {to} cannot be restored, so nothing was changed: {error}",
                     stream=location.stream,
                     path=str(location.root),
                 ) from error
@@ -246,7 +249,7 @@ class Admin:
         retained = {number(version): version for version in table.retained}
         if state_number not in retained:
             numbers = ", ".join(map(str, sorted(retained))) or "none"
-            raise StateError(f"state {state_number} is not kept, expected one of {numbers}", stream=location.stream)
+            raise StateError(f"state {state_number} is not retained, expected one of {numbers}", stream=location.stream)
         return retained[state_number]
 
     def _note(self, change: Change) -> str:

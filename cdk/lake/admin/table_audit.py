@@ -71,7 +71,7 @@ class Audit:
             )
         if self.other_commits:
             commits = "; ".join(first_few(self.other_commits, _LISTED))
-            yield f"rows came or left by commits without a receipt: {commits}"
+            yield f"commits without a receipt added or removed rows: {commits}"
 
     def summary(self) -> str:
         """Return the sums in one line."""
@@ -81,7 +81,7 @@ class Audit:
         parts = [
             f"{_count(self.start)} at version {self.since}" if self.since else "",
             f"{receipts}: {receipt.added:,} added, {receipt.removed:,} removed",
-            f"of {receipt.read:,} that were read {receipt.skipped:,} skipped and {merged:,} merged away",
+            f"{receipt.read:,} read, {receipt.skipped:,} of them skipped and {merged:,} merged away",
             f"other commits: {_change(self.others_gained)}" if self.other_commits else "",
             f"the table has {_count(self.in_files)}",
         ]
@@ -129,7 +129,7 @@ def audit(root: Folder, stream: str = "") -> Audit:
             other_commits.append(OtherCommit(version, operation, gained))
         elif gained:
             other_commits.append(OtherCommit(version, operation, gained))
-            wrong.append(f"version {version}, {operation}, says that rows only move, and has {_change(gained)}")
+            wrong.append(f"version {version}, {operation}, claims only to move rows, and has {_change(gained)}")
     in_files = _in_files(root, files, wrong)
     return Audit(since, start, receipts, total, other_commits, rows_of(files), in_files, wrong)
 

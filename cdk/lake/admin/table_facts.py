@@ -30,15 +30,15 @@ class TableStatus(StrEnum):
 
     NEVER = "never"
     COMPLETE = "complete"
-    CUT = "cut"
+    INTERRUPTED = "interrupted"
     RESTORED = "restored"
     UNREADABLE = "unreadable"
 
 
 _NEXT = {
     TableStatus.NEVER: "reads everything",
-    TableStatus.CUT: "goes on where the last one stopped",
-    TableStatus.RESTORED: "goes on from the rows that were restored",
+    TableStatus.INTERRUPTED: "resumes where the last one stopped",
+    TableStatus.RESTORED: "resumes from the restored rows",
 }
 
 
@@ -93,7 +93,7 @@ class TableFacts:
     def next(self) -> str:
         """What the next sync does with this stream."""
         if not self.named:
-            return "leaves it as it is: `streams` of the pipeline does not name it"
+            return "leaves it unchanged: `streams` of the pipeline does not name it"
         if self.problem:
             return "fails before it reads: the table cannot be read"
         if self.refused:
@@ -110,7 +110,7 @@ class TableFacts:
         if self.refused:
             return "; ".join(self.refused)
         if self.waiting:
-            return f"{self.waiting:,} rows of generation {self.generation} are not visible before it is complete"
+            return f"{self.waiting:,} rows of generation {self.generation} are not visible until it is complete"
         if self.files >= _MANY and self.file_bytes < _SMALL:
             return f"many small files: DeltaTable({self.path!r}).optimize.compact() makes few large ones"
         return None
@@ -213,7 +213,7 @@ def _status(table: StreamTable) -> TableStatus:
         return TableStatus.NEVER
     if table.restored:
         return TableStatus.RESTORED
-    return TableStatus.COMPLETE if table.saved is not None and table.saved.complete else TableStatus.CUT
+    return TableStatus.COMPLETE if table.saved is not None and table.saved.complete else TableStatus.INTERRUPTED
 
 
 def _refused(guard: Guard, request: TableRequest, write_mode: str | None = None) -> list[str]:

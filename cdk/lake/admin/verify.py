@@ -124,7 +124,7 @@ def _unreadable_states(checked: CheckedTable) -> Iterator[StateFinding]:
                 if not checked.lost:
                     yield StateFinding(checked.name, str(error))
             else:
-                text = f"{_state(version)} cannot be rolled back to: {error}"
+                text = f"a rollback to {_state(version)} is not possible: {error}"
                 yield StateFinding(checked.name, text, broken=False)
 
 

@@ -146,7 +146,7 @@ def _string(value: object) -> str:
         return json_text(value) or shown(finite(value))
     escaped = valid(value)
     if escaped != value:
-        raise CoercionError("half a character, a lone surrogate", "ESCAPED", escaped)
+        raise CoercionError("a lone surrogate", "ESCAPED", escaped)
     return value
 
 
@@ -161,10 +161,10 @@ def _floating(value: object) -> float:
     try:
         as_float = float(number)
     except OverflowError:
-        raise CoercionError("more than a double holds") from None
+        raise CoercionError("beyond the range of a double") from None
     match number:
         case Decimal() if math.isinf(as_float):
-            raise CoercionError("more than a double holds")
+            raise CoercionError("beyond the range of a double")
         case int() | Decimal() if _is_integral(number) and int(as_float) != number:
             raise CoercionError("more digits than a double holds")
     return as_float
@@ -173,7 +173,7 @@ def _floating(value: object) -> float:
 def _integer(value: object, bits: int) -> int:
     number = _number(value)
     if not _is_integral(number):
-        raise CoercionError("not a whole number")
+        raise CoercionError("not an integer")
     if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
         raise CoercionError(f"more than {bits} bits")
     return int(number)
@@ -199,11 +199,11 @@ def _big_integer(value: object) -> Decimal:
             size: float | Decimal = int(digits) if len(digits) <= _BIG_DIGITS else 10**_BIG_DIGITS
             number = -size if value.startswith("-") else size
         case bool():
-            raise CoercionError("not a whole number")
+            raise CoercionError("not an integer")
         case int() | float() | Decimal() if _is_integral(value):
             number = value
         case _:
-            raise CoercionError("not a whole number")
+            raise CoercionError("not an integer")
     # `abs` would round a Decimal to the digits of its context.
     if not -(10**_BIG_DIGITS) < number < 10**_BIG_DIGITS:
         raise CoercionError(f"more than {_BIG_DIGITS} digits")
@@ -235,7 +235,7 @@ def _timestamp(value: object) -> datetime:
     try:
         timestamp = timestamp.astimezone(UTC)
     except OverflowError:
-        raise CoercionError("in no year from 1 to 9999 of UTC") from None
+        raise CoercionError("outside the years 1 to 9999 in UTC") from None
     if _FINER.search(value):
         raise CoercionError("finer than microseconds", "TRUNCATED", timestamp)
     return timestamp
@@ -251,7 +251,7 @@ def _local_time(value: object) -> datetime:
         raise CoercionError("not a date-time")
     shows = timestamp.replace(tzinfo=None)
     if timestamp.tzinfo is not None:
-        raise CoercionError("a zone, which the column does not hold", "TRUNCATED", shows)
+        raise CoercionError("a zone, which the column does not store", "TRUNCATED", shows)
     if _FINER.search(value):
         raise CoercionError("finer than microseconds", "TRUNCATED", shows)
     return shows

@@ -65,7 +65,7 @@ def warn_of_slips(stream: str, schema: JsonValue) -> None:
     """Log the mistakes in a stream's schema, once per stream: nothing else would report them."""
     if problems := slips(schema):
         logger.warning(
-            "%s: its schema has slips: %s. Until they are mended such fields take any value",
+            "%s: its schema has mistakes: %s. Until they are corrected, these fields accept any value",
             stream,
             "; ".join(first_few(problems, _MOST)),
         )
@@ -102,7 +102,7 @@ def _slips_at(keys: Keys, part: Mapping[str, JsonValue], root: JsonValue) -> Ite
         if name not in JSON_TYPES.values():
             yield f"{dotted((*keys, 'type'))} is {_shown(name)}{did_you_mean(str(name), JSON_TYPES.values())}"
     if "$ref" in part and str(part["$ref"]).startswith("#") and referenced(root, part["$ref"]) is None:
-        yield f"{dotted((*keys, '$ref'))} is {_shown(part['$ref'])}, which leads nowhere"
+        yield f"{dotted((*keys, '$ref'))} is {_shown(part['$ref'])}, which does not exist in the schema"
 
 
 def _shown(value: JsonValue) -> str:

@@ -9,7 +9,7 @@ from cdk.base.records.exact_json import exact_json
 from cdk.base.records.plain_values import json_of, plain
 from cdk.base.values import fragment
 
-NO_JSON = "NaN and infinity are no JSON"
+NO_JSON = "NaN and infinity are not JSON"
 _NAN = "\0"
 """A placeholder for NaN and infinities when searching for them: JSON text never contains it."""
 

@@ -288,7 +288,7 @@ def _check(records: Sequence[Record]) -> None:
         if not isinstance(record, Mapping):
             raise FatalError(
                 f"record {i + 1} of a page is of type {type(record).__name__}, expected a JSON object; "
-                "check what the stream takes for its records"
+                "check what the stream returns as its records"
             )
 
 
@@ -298,7 +298,7 @@ def _check_names(records: Sequence[Record]) -> None:
             if not isinstance(name, str):
                 raise FatalError(
                     f"the record {shortened(record)} has a field named {name!r}, a {type(name).__name__}; expected a "
-                    f"text, such as {str(name)!r}"
+                    f"string, such as {str(name)!r}"
                 )
 
 

@@ -55,7 +55,7 @@ def _join(handle: DeltaTable, root: Folder, groups: Sequence[Sequence[TableFile]
     Receipt().check(None if before is None else row_count(files) - before, stream="", path=str(root))
     if missing := lost_files(root, files):
         raise StateError(
-            f"the table's small files stay: {missing[0]}, which was to take their rows, is missing", path=str(root)
+            f"the small files were not joined: {missing[0]}, which has their rows, is missing", path=str(root)
         )
     with _committing(handle, root):
         handle.create_write_transaction(
@@ -75,12 +75,12 @@ def _committing(handle: DeltaTable, root: Folder) -> Iterator[None]:
         yield
     except CommitFailedError as error:
         raise StateError(
-            "the table's small files stay, for something else has changed the table; the next sync looks again",
+            "the small files were not joined, because another writer has changed the table; the next sync tries again",
             detail=str(error),
             path=str(root),
         ) from error
     except DeltaError as error:
         # New files stay until VACUUM: the store may have made the commit although its response was lost.
-        raise StateError(f"the table's small files stay: {error}", path=str(root)) from error
+        raise StateError(f"the small files were not joined: {error}", path=str(root)) from error
     finally:
         handle.update_incremental()

@@ -148,9 +148,9 @@ def _columns_of(batch: pa.RecordBatch, names: Sequence[str]) -> list[pa.RecordBa
 def _check_visible(rows: pa.Table, merge: TableMerge) -> None:
     if HIDDEN in {None if mark is None else mark[:1] for mark in pc.unique(rows[APART]).to_pylist()}:
         raise FatalError(
-            f"a value of the primary key ({', '.join(merge.identity.keys)}) has more than its column holds, such as "
-            "fractions of a microsecond, and the table has features with which rows cannot be told apart by more than "
-            "that. Make the key a string, or sync into a table without these features",
+            f"a value of the primary key ({', '.join(merge.identity.keys)}) does not fit its column exactly: it has "
+            "fractions of a microsecond, for example, and the features of the table prevent comparing rows by them. "
+            "Make the key a string, or sync into a table without these features",
             path=str(merge.table.root),
         )
 
@@ -166,15 +166,15 @@ def _check_stored(rows: pa.Table, batch: pa.RecordBatch, merge: TableMerge) -> N
         if name in merge.table.partition_by and "" in keys.to_pylist():
             raise FatalError(
                 f"found rows with an empty string in {name!r}, a column of the primary key by which the table is "
-                "partitioned: no partition holds one, so it is null there, and the table has features with which such "
-                "rows cannot be matched, expected other strings. Have the source send none, sync into another path "
-                f"without {name} in partition_by, or drop the features",
+                "partitioned, expected other strings: a partition cannot hold an empty one, so it is null there, and "
+                "the features of the table prevent matching such rows. Remove them from the source, sync into another "
+                f"path without {name} in partition_by, or drop the features",
                 path=str(merge.table.root),
             )
         if len(keys):
             raise FatalError(
-                f"rows have null in {name!r}, a column of the primary key, whose values it has become wide enough for "
-                "since, and the table has features with which they cannot be met by these. Delete the rows with null "
+                f"rows have null in {name!r}, a column of the primary key, because their values did not fit it before "
+                "it was widened, and the features of the table prevent matching them. Delete the rows with null "
                 "there, or drop the features for one sync",
                 path=str(merge.table.root),
             )

@@ -41,10 +41,10 @@ def look_again(
     if refused:
         # The error shows rows.
         if table.version != version:
-            raise TableChanged("something else has changed the table", path=path) from None
+            raise TableChanged("another writer has changed the table", path=path) from None
         reason = str(error).partition("\n")[0].rpartition(": ")[2]
         raise ConfigError(
-            f"the table's constraints refuse rows that were read, so none of their commit are written ({reason}): "
+            f"the table's constraints refuse rows that were read, so nothing of their commit was written ({reason}): "
             f"{table.guard.constraints}. Change the rows at their source, or the constraints",
             path=path,
             stream=stream,
@@ -53,7 +53,7 @@ def look_again(
         raise explained from None
     if table.version != version:
         # The message of delta-rs recommends setting isolation levels, which would not help.
-        raise TableChanged("something else has changed the table", detail=str(error), path=path) from error
+        raise TableChanged("another writer has changed the table", detail=str(error), path=path) from error
     raise StateError(f"the table refused a commit: {error}", path=path, stream=stream) from error
 
 

@@ -70,18 +70,18 @@ def repeat_if_changed(table: "PinnedTable", attempt: Callable[[], T]) -> T:
         except TableChanged as error:
             if not attempts_left:
                 raise TableChanged(
-                    f"something else has changed the table each of the {ATTEMPTS} times that a commit was to be made; "
-                    "nothing of it counts, and the next sync reads again what it held. Run the sync again, at a time "
-                    "when jobs such as OPTIMIZE, or other syncs, do not write to this table all the while",
+                    f"another writer has changed the table during each of {ATTEMPTS} attempts to commit; nothing was "
+                    "committed, and the next sync reads again what the commit held. Run it at a time when jobs such "
+                    "as OPTIMIZE, or other syncs, do not write to this table all the time",
                     detail=error.detail,
                     path=error.path,
                 ) from error
-            logger.warning("%s; doing it again", error)
+            logger.warning("%s; trying again", error)
         except Exception as error:
             if not attempts_left or not table.lost_files():
                 raise
             logger.warning(
-                "%s: files of the table vanished while they were read (%s); doing it again", table.root, error
+                "%s: files of the table were removed while they were read (%s); trying again", table.root, error
             )
     raise AssertionError("the last attempt returns or raises")
 
@@ -91,9 +91,9 @@ class FilesGone(TransientError):
 
     def __init__(self, missing: Sequence[str], count: int, *, stream: str, path: str) -> None:
         super().__init__(
-            f"{len(missing)} of {count} files that a commit was to name are gone, or not as they were written, such as "
-            f"{missing[0]}. VACUUM removes files that no version names yet when they are older than its retention, 0 "
-            "hours for example. Nothing was committed; run VACUUM while no sync runs, or with a longer retention",
+            f"{len(missing)} of {count} files of a commit are missing or were altered, such as {missing[0]}. "
+            "VACUUM removes files that no version names yet if they are older than its retention, which may be 0 "
+            "hours. Nothing was committed; run VACUUM while no sync runs, or with a longer retention",
             stream=stream,
             path=path,
         )
@@ -129,7 +129,7 @@ class FileLosses:
         self._in_a_row += not again
         if self._in_a_row >= LOST_IN_A_ROW:
             raise error
-        logger.warning("%s: %s; reading again what they held", self._stream, error)
+        logger.warning("%s: %s; their records are read again", self._stream, error)
 
 
 class PinnedTable:
@@ -271,7 +271,7 @@ class PinnedTable:
             self.reopen()
             if self.version == version:
                 raise self.root.explain(error, self.stream) from None
-            changed = "something else has changed the table"
+            changed = "another writer has changed the table"
             raise TableChanged(changed, detail=str(error), path=str(self.root)) from error
 
     def layout(self, bounded: Sequence[str] = ()) -> TableLayout:
@@ -315,8 +315,8 @@ class PinnedTable:
             missing = missing_files(self.root, [file.path for file in self.files()])
         if missing:
             raise StateError(
-                f"version {self.version} of the table names {len(missing)} files that are gone, such as "
-                f"{missing[0]}: no reader can read it. Restore the files, or the table to a version that has its files",
+                f"version {self.version} of the table names {len(missing)} files that no longer exist, such as "
+                f"{missing[0]}: it cannot be read. Restore the files, or the table to a version whose files exist",
                 path=str(self.root),
                 stream=self.stream,
             )

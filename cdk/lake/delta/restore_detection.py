@@ -84,8 +84,8 @@ def check_not_restored(
         return
     if state_of_rows(root, stream, app, version=version, marker=marker).version != rows_state:
         raise StateError(
-            "the table was restored to an older version while this run read; what it has committed before is gone, and "
-            "nothing more is written. Run the sync again: it goes on after the rows that are there",
+            "the table was restored to an older version while this run was reading; what it had committed before is "
+            "lost, and nothing more is written. Run the sync again: it resumes after the rows that the table has",
             path=str(root),
             stream=stream,
         )
@@ -100,10 +100,10 @@ def check_same_table(root: Folder, stream: str, table_id: str, saved: TableState
         return
     raise StateError(
         f"the state belongs to another table: found the id {table_id} in the table's log, expected {saved.table_id}. "
-        "Another program has replaced the table (CREATE OR REPLACE TABLE), and no sync that goes on from the state "
-        "would bring back the rows that were there. Have all read again with `spark-cdk state reset`, restore the "
-        "table to the version before, DeltaTable(path).restore(VERSION), or take the state that fits the table's rows "
-        "with `spark-cdk state rollback`, the newest one too",
+        "Another program has replaced the table (CREATE OR REPLACE TABLE), and a sync that resumes from the "
+        "state would not read the old rows again. Read everything again after `spark-cdk state reset`, restore the "
+        "table to the version before, DeltaTable(path).restore(VERSION), or choose the state that matches the table's "
+        "rows with `spark-cdk state rollback`, which may be the newest one",
         path=str(root),
         stream=stream,
     )
@@ -115,7 +115,7 @@ def check_columns_stay(root: Folder, stream: str, before: pa.Schema, now: pa.Sch
     Caused by a RESTORE to rows of the same state, or by another program's overwrite with another schema.
     """
     kinds = {column.name: column.type for column in now}
-    changes = [f"{column.name} is gone" for column in before if column.name not in kinds]
+    changes = [f"{column.name} is missing" for column in before if column.name not in kinds]
     changes += [
         f"{column.name} was {column.type} and is {kinds[column.name]}"
         for column in before
@@ -123,9 +123,9 @@ def check_columns_stay(root: Folder, stream: str, before: pa.Schema, now: pa.Sch
     ]
     if changes:
         raise StateError(
-            f"the table has lost columns or narrowed them while this run read ({'; '.join(changes)}): it was restored "
-            "to an older version, or another program wrote it with another schema; nothing more is written. "
-            "Run the sync again: it plans with the columns that are there",
+            f"columns of the table were removed or narrowed while this run was reading ({'; '.join(changes)}): it was "
+            "restored to an older version, or another program wrote it with another schema; nothing more is written. "
+            "Run the sync again: it plans with the columns that exist then",
             path=str(root),
             stream=stream,
         )
@@ -149,11 +149,11 @@ def check_rows(
     if (rows == saved.rows and joined) or (rows > saved.rows and others):
         return
     raise StateError(
-        f"state {number} and the table's rows contradict each other: after it the table had {saved.rows:,} rows, and "
+        f"state {number} and the table's rows contradict each other: with it, the table had {saved.rows:,} rows, and "
         f"version {version}, the oldest in its log, has {rows:,} rows and no file of that commit. The table was "
-        "restored to an older version, and the log was cleaned up since. Take the state that fits the rows with "
-        "`spark-cdk state rollback`, this one too if another program has added or deleted the rows, or have all read "
-        "again with `spark-cdk state reset`",
+        "restored to an older version, and the log was cleaned up since. Choose the state that matches the rows "
+        "with `spark-cdk state rollback`, which may be this one if another program has added or deleted the rows, or "
+        "have everything read again with `spark-cdk state reset`",
         path=str(root),
         stream=stream,
     )
@@ -177,11 +177,11 @@ def check_moves(root: Folder, stream: str, moves: Sequence[int]) -> None:
         if before is None or after is None or before == after:
             continue
         raise StateError(
-            f"version {version}, {commit.operation or 'unnamed'}, says that rows only move, and the table had "
-            f"{before:,} rows before it and {after:,} after it. So it is when two jobs join the same files at once. "
-            f"Restore the table to version {version - 1}, DeltaTable(path).restore({version - 1}), and sync again: "
-            "what this pipeline has read is there, and what others have added since leaves. If the rows are "
-            "correct already, take the state that fits them with `spark-cdk state rollback`",
+            f"version {version}, {commit.operation or 'unnamed'}, claims only to move rows, and the table had "
+            f"{before:,} rows before it and {after:,} after it. This happens when two jobs join the same files at "
+            f"once. Restore the table to version {version - 1}, DeltaTable(path).restore({version - 1}), and sync "
+            "again: the rows of this pipeline stay, and what others have added since is lost. If the rows are already "
+            "correct, choose the state that matches them with `spark-cdk state rollback`",
             path=str(root),
             stream=stream,
         )
@@ -200,7 +200,7 @@ def _is_restore(root: Folder, version: int) -> bool:
 
 def _unknown(why: str, root: Folder, stream: str) -> StateError:
     message = (
-        f"the state of the table's rows is unknown: {why}. Take the state that fits the rows with "
-        "`spark-cdk state rollback`, or have all read again with `spark-cdk state reset`"
+        f"the state of the table's rows is unknown: {why}. Choose the state that matches the rows with "
+        "`spark-cdk state rollback`, or have everything read again with `spark-cdk state reset`"
     )
     return StateError(message, path=str(root), stream=stream)

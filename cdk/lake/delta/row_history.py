@@ -179,8 +179,8 @@ class RowHistory:
         self._align((schema_of(self.main.root, unquote(path)) for path, _ in self._files_of_log()), spread)
         files = self.table.layout(self._bounded).write(self._missing_rows())
         if files:
-            text = "%s: its history lacked %d rows that are in the table's log, and has them now; rows that no file of "
-            text += "the table has any more are not among them"
+            text = "%s: its history lacked %d rows of the table's log, which were added; rows that no file of "
+            text += "the table has any more could not be added"
             logger.warning(text, self._stream, row_count(files))
         self._commit(files, {})
 

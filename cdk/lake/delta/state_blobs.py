@@ -163,7 +163,7 @@ class StateBlobs:
     def _missing(self, version: int, name: str) -> StateError:
         return StateError(
             f"the table is at state {version}, and this file is missing; restore it, or move the table "
-            "away to read the stream from its start; `spark-cdk state reset` does so and keeps the rows",
+            "away to read the stream from its start; `spark-cdk state reset` does so without moving it",
             path=f"{self._folder}/{name}",
             stream=self._stream,
         )
@@ -183,8 +183,8 @@ class StateBlobs:
             raise BadState(path, blob, f'a state of the format "{_FORMAT}"', stream=self._stream)
         # Files of earlier builds have no digest.
         if blob.pop("digest", None) is not None and _with_digest(b"{" + data[_DIGEST_BYTES:]) != data:
-            expected = "it as a run wrote it: to change a state there is `spark-cdk state set`"
-            raise BadState(path, "a file that does not fit the digest in it", expected, stream=self._stream)
+            expected = "the file as a run wrote it; to change a state, use `spark-cdk state set`"
+            raise BadState(path, "a file that does not match the digest in it", expected, stream=self._stream)
         return blob, path
 
     def packed(self, texts: LayeredMap) -> list[PackedLayer]:

@@ -131,10 +131,11 @@ class StreamTable(PinnedTable):
             return
         self._after = newest
         raise StateError(
-            f"states of this stream lie beside the table, up to number {number(newest)}, and the table's marker "
-            "that says which one holds is gone: the table was cloned or created again, or its transaction ids expired. "
-            "Reading from the start would add every row again. Take the state that fits the table's rows with "
-            "`spark-cdk state rollback`, have all read again with `spark-cdk state reset`, or move the table away",
+            f"there are states of this stream beside the table, up to number {number(newest)}, but the table's marker, "
+            "which names the current one, is missing: the table was cloned or created again, or its transaction ids "
+            "expired. Reading from the start would add every row again. Choose the state that matches the table's "
+            "rows with `spark-cdk state rollback`, have everything read again with `spark-cdk state reset`, or move "
+            "the table away",
             path=str(self.root),
             stream=self.stream,
         )
@@ -380,7 +381,7 @@ class StreamTable(PinnedTable):
         self.commit(saved, change=counting, logged=logged, receipt=receipt)
         if expected is not None and counted != expected:
             raise BugError(
-                f"delta-rs was to change {dict(expected)} rows and counted {counted}; the commit stands. Compare the "
+                f"delta-rs reports {counted} changed rows, expected {dict(expected)}; the commit was made. Compare the "
                 "table with its source, and report this",
                 path=str(self.root),
                 stream=self.stream,

@@ -142,7 +142,7 @@ FEATURES = (
     Feature(
         "append-only rows",
         dict.fromkeys([Use.APPEND, Use.HISTORY, Use.GAIN, Use.JOIN], Way.FILES),
-        "no row may leave it",
+        "rows must not be removed",
         "use append, or set delta.appendOnly to false",
         look=lambda log: "delta.appendOnly" if log.enabled("delta.appendOnly") else "",
     ),
@@ -193,7 +193,7 @@ FEATURES = (
     Feature(
         "a change feed",
         {**_ALL_FILES, **_ROW_BY_ROW, Use.WIDEN: Way.REFUSED},
-        "every row would change in it, and it could not be read across the new type",
+        "it would list every row as changed, and could not be read across the change of type",
         f"{_DISCARD}, or set delta.enableChangeDataFeed to false",
         look=lambda log: "delta.enableChangeDataFeed" if log.enabled("delta.enableChangeDataFeed") else "",
     ),
@@ -219,17 +219,17 @@ FEATURES = (
     _unwritable("the vacuum protocol check", "vacuumProtocolCheck"),
     _unwritable("Iceberg compatibility", "icebergCompatV1", "icebergCompatV2", "icebergCompatV3"),
     Feature(
-        "files whose names delta-rs spells otherwise",
+        "files whose names delta-rs spells differently",
         dict.fromkeys([Use.APPEND, Use.HISTORY, Use.GAIN], Way.FILES),
-        "they would stay, and their rows be there twice",
-        "use append, or have the engine that wrote them write them again under names of plain letters",
+        "they would stay, and their rows would be duplicated",
+        "use append, or rewrite them with the engine that wrote them, under names of plain letters",
         look=lambda log: f"{len(log.unnamable)}, such as {log.unnamable[0]}" if log.unnamable else "",
     ),
     Feature("variant columns", _NONE, "the kit cannot write them", names=("variantType", "variantType-preview")),
 )
 """All known features, listed in `docs/reference/table-features.md`."""
 
-_OTHER = Feature("another feature", _NONE, "the kit does not know what it asks of writers")
+_OTHER = Feature("another feature", _NONE, "the kit does not know what it requires of writers")
 _NOT_OPENED = re.compile(r"Feature '([^']+)' is not supported|catalog-managed")
 _IDENTITY_WRITER, _FEATURES_WRITER = 6, 7
 """Writer versions: the one that implies identity columns, and the newest, which lists features by name."""
@@ -339,9 +339,9 @@ class TableGone(StateError):
 
     def __init__(self, folder: Folder, stream: str) -> None:
         super().__init__(
-            "the table is gone: its folder, or the log in it, was removed or moved while the sync ran, and nothing "
-            "more is written. Put it back, or move away what is left of it and run the sync again: it reads all from "
-            "the start",
+            "the table no longer exists: its folder, or the log in it, was removed or moved while the sync ran, and "
+            "nothing more is written. Put it back, or move away what is left of it and run the sync again: it reads "
+            "everything from the start",
             path=str(folder),
             stream=stream,
         )

@@ -145,9 +145,7 @@ class WriteMode(ABC):
 class Append(WriteMode):
     """Append: adds every row and replaces no row."""
 
-    traits = Traits(
-        Use.APPEND, "Records that it reads again become further rows beside those that are there", repeats_rows=True
-    )
+    traits = Traits(Use.APPEND, "Records that it reads again are added as further rows", repeats_rows=True)
 
     def commit(self, saved: TableState, rows: CommitRows, spread: TaskMap = run_inline) -> Committed:
         del spread
@@ -176,7 +174,7 @@ class Overwrite(WriteMode):
 
     traits = Traits(
         Use.OVERWRITE,
-        "The rows that are there stay until the new generation is complete and replaces them",
+        "The existing rows stay until the new generation is complete and replaces them",
         hidden_until_complete=True,
     )
 
@@ -239,7 +237,7 @@ class AppendDedup(WriteMode):
 
     traits = Traits(
         Use.APPEND_DEDUP,
-        "Records that it reads again replace the rows of their keys: nothing is there twice",
+        "Records that it reads again replace the rows with their keys: nothing is duplicated",
         one_row_per_key=True,
     )
 
@@ -270,7 +268,7 @@ class AppendDedup(WriteMode):
             yield
         except (CdkError, DeltaError, OSError, pa.ArrowException) as error:
             text = "%s: its history lacks rows: %s. The next sync adds them; if it cannot, move the folder of "
-            text += "the history away, and the next sync makes it anew from the table's log"
+            text += "the history away, and the next sync creates it again from the table's log"
             logger.warning(text, self.table.stream, error)
 
     @property
@@ -335,7 +333,7 @@ class AppendDedup(WriteMode):
 
 
 MODES: Mapping[str, type[WriteMode]] = {"append": Append, "overwrite": Overwrite, "append_dedup": AppendDedup}
-_UNKNOWN = Traits(Use.APPEND, "What becomes of rows that are there follows from the write mode of the next sync")
+_UNKNOWN = Traits(Use.APPEND, "What happens to the existing rows depends on the write mode of the next sync")
 
 
 def traits_of(name: str) -> Traits:

@@ -60,8 +60,8 @@ class EmptiedColumns:
         hint = f" (new: {listed(new, _SHOWN, repr)})" if new else ""
         return (
             f"found no {listed(emptied, _SHOWN, repr)} in any of the {self._rows:,} records of this sync, expected "
-            f"some: all {before.rows:,} rows before have it. Look at a record of the source, which may have renamed "
-            f"it{hint}"
+            f"some: all {before.rows:,} existing rows have a value. Check a record of the source, which may have "
+            f"renamed the field{hint}"
         )
 
     def _empty(self) -> list[str]:

@@ -89,7 +89,7 @@ def check_flag(schema: pa.Schema, where: str) -> None:
         return
     kind = schema.field(DELETED_AT).type
     if not (pa.types.is_timestamp(kind) or pa.types.is_string(kind)):
-        raise ConfigError(f"{where}: the column {DELETED_AT} is {kind}, expected a timestamp or a string; delete hard")
+        raise ConfigError(f"{where}: the column {DELETED_AT} is {kind}, expected a timestamp or string; set it to hard")
 
 
 FLAG = pa.field(DELETED_AT, MOMENT)

@@ -53,10 +53,10 @@ def check_same(actual: Sequence[str], expected: Sequence[str], where: str, path:
         return
     columns = ", ".join(actual)
     raise ConfigError(
-        f"{where}: the table is {f'partitioned by {columns}' if columns else 'not partitioned'}, and the pipeline says "
-        f"{', '.join(expected) or 'nothing'}. A table keeps its partitions: "
-        f"{f'say [{columns}]' if columns else 'leave it out'}, sync into another path, or move the table away to read "
-        "the stream from its start",
+        f"{where}: the table is {f'partitioned by {columns}' if columns else 'not partitioned'}, but the pipeline sets "
+        f"{', '.join(expected) or 'nothing'}. The partition columns of a table cannot change: "
+        f"{f'set [{columns}]' if columns else 'leave the setting out'}, sync into another path, or move the table away "
+        "to read the stream from its start",
         path=path,
     )
 
@@ -133,7 +133,7 @@ def without_empty(batch: pa.RecordBatch, by: Sequence[str]) -> pa.RecordBatch:
         empty = pc.fill_null(pc.equal(column, ""), fill_value=False)
         if not pc.any(empty).as_py():
             continue
-        noted = change(name, "NULLED", "an empty text, which is null in a partition column", "")
+        noted = change(name, "NULLED", "an empty string, which is null in a partition column", "")
         metas = [
             {"changes": [*meta["changes"], noted]} if was else meta
             for meta, was in zip(batch.column(META).to_pylist(), empty.to_pylist(), strict=True)

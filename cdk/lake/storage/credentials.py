@@ -109,7 +109,7 @@ def options_of(kind: Kind, storage: Mapping[str, JsonValue], environ: Mapping[st
         if name is None:
             raise ConfigError(f"unknown option{did_you_mean(spelled, supported)}", path=f"target.storage.{spelled}")
         if name in explicit:
-            raise ConfigError(f"{name} is given twice, in two spellings", path=f"target.storage.{spelled}")
+            raise ConfigError(f"{name} is set twice, in two spellings", path=f"target.storage.{spelled}")
         explicit[name] = _text(value)
     inherited = {name: environ[name] for name in supported if environ.get(name)}
     if any(supported[name].secret for name in explicit):
@@ -118,7 +118,7 @@ def options_of(kind: Kind, storage: Mapping[str, JsonValue], environ: Mapping[st
     for together in _PAIRS[kind]:
         present = [name for name in together if name in options]
         if present and (missing := [name for name in together if name not in options]):
-            raise ConfigError(f"{present[0]} is given, and {missing[0]} is missing", path="target.storage")
+            raise ConfigError(f"{present[0]} is set, but {missing[0]} is missing", path="target.storage")
     return tuple(sorted(options.items()))
 
 
@@ -170,8 +170,8 @@ def _az(arguments: JsonObject, account: str) -> fs.FileSystem:
     arguments = {"account_name": account, **arguments} if account else arguments
     if "account_name" not in arguments:
         raise ConfigError(
-            "whose storage account it is, is not said: set AZURE_STORAGE_ACCOUNT_NAME, "
-            "or use an address like abfss://container@account.dfs.core.windows.net/prefix",
+            "the storage account is missing: set AZURE_STORAGE_ACCOUNT_NAME, "
+            "or use an address such as abfss://container@account.dfs.core.windows.net/prefix",
             path="target.storage",
         )
     return fs.AzureFileSystem(**arguments)

@@ -179,7 +179,7 @@ class LocalFolder(Folder):
             return _DISK.open_output_stream(str(self.path / name))
         except FileNotFoundError as error:
             # The file name tells the caller that this is about the file being written, not another missing file.
-            raise FileNotFoundError(error.errno, "the folder is gone", str(self.path / name)) from None
+            raise FileNotFoundError(error.errno, "the folder no longer exists", str(self.path / name)) from None
 
     def make_durable(self, name: str) -> FileInfo:
         path = self.path / name
@@ -229,7 +229,9 @@ def unwritable(error: OSError, path: str) -> ConfigError | TransientError:
     """Return the error to raise when the disk refuses to write a file."""
     why = os.strerror(error.errno) if error.errno else str(error)
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return TransientError(f"the target cannot be written: {why}. Make room, and run the sync again", path=path)
+        return TransientError(
+            f"the target cannot be written: {why}. Free some space, then run the sync again", path=path
+        )
     return ConfigError(f"the target cannot be written: {why}", path=path)
 
 

@@ -28,7 +28,7 @@ _SHOWN = 300
 _ANSI = re.compile(r"\x1b\[[0-9;]*m↳?|↳")
 _XML_CODE = re.compile(r"<Code>(\w+)</Code>(?:.*?<Message>(.*?)</Message>)?", re.DOTALL)
 _OF_A_STORE = re.compile(r"object store|Generic (S3|GCS|MicrosoftAzure)|HTTP error|Error performing|Kernel error ->")
-_KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or their like,"
+_KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or their equivalents,"
 
 _BAD_KEYS = (
     "InvalidAccessKeyId|INVALID_ACCESS_KEY_ID|SignatureDoesNotMatch|SIGNATURE_DOES_NOT_MATCH|UNRECOGNIZED_CLIENT|"
@@ -38,14 +38,14 @@ _BAD_KEYS = (
 # Errors of stores and their clients, and what they mean; the most specific first.
 _REFUSALS = (
     (r"NoSuchBucket|NO_SUCH_BUCKET|ContainerNotFound", "there is no such bucket; create it, or correct the address"),
-    (_BAD_KEYS, f"the store does not accept the keys; correct {_KEYS} in target.storage or in the environment"),
+    (_BAD_KEYS, f"the store rejects the access keys; correct {_KEYS} in target.storage or in the environment"),
     (
         r"AccessDenied|ACCESS_DENIED|403 Forbidden|AuthorizationPermissionMismatch|HTTP response code 403",
         f"access denied; {_KEYS} must allow to list, read, write and delete objects there",
     ),
     (
         r"PermanentRedirect|AuthorizationHeaderMalformed|301 Moved|HTTP response code 301",
-        "the bucket lies in another region; set AWS_REGION to it",
+        "the bucket is in another region; set AWS_REGION to it",
     ),
     (r"URL scheme is not allowed", "the endpoint is http://, not https://; set AWS_ALLOW_HTTP to true to allow it"),
 )
@@ -156,7 +156,7 @@ class ObjectStoreFolder(Folder):
             return TransientError(
                 f"the store cannot be reached{self._endpoint}; what was committed is safe: {reason}", **where
             )
-        return TransientError(f"the store answered with an error; what was committed is safe: {reason}", **where)
+        return TransientError(f"the store returned an error; what was committed is safe: {reason}", **where)
 
     @property
     def _endpoint(self) -> str:
@@ -195,7 +195,9 @@ def folder_at(address: str, storage: Mapping[str, JsonValue], environ: Mapping[s
     key = parts.path.removeprefix("/").removesuffix("/")
     user, _, _ = parts.netloc.rpartition("@")
     if ":" in user:  # some tools accept s3://key:secret@bucket
-        raise ConfigError("keys are not read from an address; put them into target.storage", path=f"{parts.scheme}://")
+        raise ConfigError(
+            "access keys are not read from an address; put them into target.storage", path=f"{parts.scheme}://"
+        )
     if not parts.netloc or parts.query or parts.fragment or {"", ".", ".."} & set(key.split("/") if key else ()):
         raise ConfigError("expected a bucket and a plain prefix: s3://bucket/prefix", path=address)
     return ObjectStoreFolder(parts.scheme, parts.netloc, key, options_of(SCHEMES[parts.scheme], storage, environ))

@@ -23,7 +23,7 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(?:.+\.)?(?:parquet|json)")
 _HINT = "_last_checkpoint"
 _EMPTY = "found an empty file, expected JSON objects"
 _RESTORE = "Restore the file from a backup"
-_ANEW = "move the folder of the table away, and the next sync reads all from the start"
+_READ_AGAIN = "move the table's folder away, and the next sync reads everything from the start"
 
 
 class BrokenLog(StateError):
@@ -73,13 +73,13 @@ def check_log(root: Folder, stream: str) -> None:
         _check_checkpoint(root, summed, stream, spare=commits.issuperset(range(before + 1, newest + 1)))
     for version in range(summed + 1, newest + 1):
         if version not in commits:
-            raise BrokenLog(root, _file(version), "found no such file, and newer commits", _lost(), stream)
+            raise BrokenLog(root, _file(version), "the file is missing, and newer commits exist", _lost(), stream)
         actions_of(root, version, stream)
 
 
 def broken_transaction(root: Folder, version: int, stream: str) -> BrokenLog:
     """Return the error of a sync's commit whose last line, which moves the state, is missing."""
-    problem = "found a commit of a sync without the line that moves the state, expected it at the end"
+    problem = "found a commit of a sync without the line that moves the state, expected this line at the end"
     return _broken_commit(root, version, problem, stream)
 
 
@@ -88,13 +88,13 @@ def _check_checkpoint(root: Folder, version: int, stream: str, *, spare: bool) -
     do = _lost()
     if spare:
         moved = f"{_HINT} and the files of checkpoint {version}"
-        do = f"{_RESTORE}, or move {moved} out of the folder: the commits that it sums up are all there, and are read"
+        do = f"{_RESTORE}, or move {moved} out of the folder: all commits that it sums up exist, and are read instead"
     files = [name for name in root.join("_delta_log").names() if name.startswith(f"{version:020}.checkpoint.")]
     if not files:
-        raise BrokenLog(root, _HINT, f"found checkpoint {version} named, and no file of it", do, stream)
+        raise BrokenLog(root, _HINT, f"the log names checkpoint {version}, and none of its files exists", do, stream)
     for name in files:
         if why := _unreadable(root.join("_delta_log"), name):
-            raise BrokenLog(root, name, f"found no checkpoint that can be read ({why})", do, stream)
+            raise BrokenLog(root, name, f"the checkpoint cannot be read ({why})", do, stream)
 
 
 def _unreadable(log: Folder, name: str) -> str:
@@ -114,19 +114,19 @@ def _unreadable(log: Folder, name: str) -> str:
 def _broken_commit(root: Folder, version: int, problem: str, stream: str) -> BrokenLog:
     commits, checkpoints = _versions(root.join("_delta_log"))
     if any(at >= version for at in checkpoints):
-        do = f"{_RESTORE}, or move it out of the folder: a later checkpoint says what is in the table, and its past "
-        do += "then ends there"
+        do = f"{_RESTORE}, or move it out of the folder: a later checkpoint has the rows of the table, but older "
+        do += "versions are then lost"
     elif any(at > version for at in commits):
         do = _lost()
     else:
-        do = f"{_RESTORE}. Where there is none, and nothing else writes to the table, move the file out of the folder: "
-        do += "the table is then as before that commit, with the state of that time, and the next sync reads again "
-        do += "what it held; what another program did in it is undone"
+        do = f"{_RESTORE}. Without a backup, and if nothing else writes to the table, move the file out of the folder: "
+        do += "the table and its state are then those before that commit, and the next sync reads its records again; "
+        do += "the changes of another program in it are lost"
     return BrokenLog(root, _file(version), problem, do, stream)
 
 
 def _lost() -> str:
-    return f"{_RESTORE}. Where there is none, nobody knows what is in the table: {_ANEW}"
+    return f"{_RESTORE}. Without a backup, the rows of the table are unknown: {_READ_AGAIN}"
 
 
 def _hinted(log: Folder) -> int:

@@ -40,7 +40,7 @@ class TokenFiles:
             yield
         except OSError as error:
             raise ConfigError(
-                f"refresh tokens could not be kept here ({error.strerror}); see to it that this folder can be read and "
-                "written, and try again: the token that is there has not been used",
+                f"refresh tokens cannot be stored here ({error.strerror}); make this folder readable and writable, and "
+                "try again: the existing token has not been used",
                 path=str(self._place),
             ) from error

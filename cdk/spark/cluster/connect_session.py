@@ -12,27 +12,29 @@ from cdk.spark.cluster.spark_versions import Ability, require
 SCHEME = "sc://"
 """The scheme of addresses of Spark Connect servers."""
 
-_PATIENCE = 20.0  # seconds; without a limit, the client tries a wrong address for ten minutes
+_TIMEOUT_SECONDS = 20.0  # seconds; without a limit, the client tries a wrong address for ten minutes
 _ENVIRONMENT = "spark.executorEnv."
 
 
-def connect(name: str, address: str, conf: Mapping[str, str], *, patience: float = _PATIENCE) -> SparkSession:
+def connect(
+    name: str, address: str, conf: Mapping[str, str], *, timeout_seconds: float = _TIMEOUT_SECONDS
+) -> SparkSession:
     """Open a session on the server at `address`: `sc://HOST:PORT`, with parameters after `/;`.
 
-    patience: timeout for the server's response, in seconds. Errors do not show the parameters, which may have a token.
+    Errors do not show the parameters, which may have a token.
     Raises ConfigError: when the address is invalid, the server does not respond, it refuses a setting, or Spark is too
     old.
     """
     require(Ability.CONNECT)
     host = SCHEME + re.split("[;/?#]", address.removeprefix(SCHEME))[0].rpartition("@")[2]
     try:
-        _expect_answer(address, patience)
+        _expect_answer(address, timeout_seconds)
         session = SparkSession.Builder().remote(address).appName(f"spark-cdk {name}").getOrCreate()
     except ImportError as error:
         raise ConfigError(f"spark.master: {host} needs the extra `connect`: {error}") from error
     except ValueError:  # from pyspark, or from the standard library for a port that is not a number
         raise ConfigError(
-            f"spark.master: found {host!r}, expected sc://HOST:PORT, and parameters behind it as /;NAME=VALUE"
+            f"spark.master: found {host!r}, expected sc://HOST:PORT, with parameters as /;NAME=VALUE after it"
         ) from None
     except (PySparkException, TimeoutError) as error:
         raise ConfigError(
@@ -43,7 +45,7 @@ def connect(name: str, address: str, conf: Mapping[str, str], *, patience: float
     return session
 
 
-def _expect_answer(address: str, patience: float) -> None:
+def _expect_answer(address: str, timeout_seconds: float) -> None:
     import grpc  # noqa: PLC0415 - an extra
     from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - it needs grpc
 
@@ -52,9 +54,9 @@ def _expect_answer(address: str, patience: float) -> None:
 
     with DefaultChannelBuilder(address).toChannel() as channel:
         try:
-            grpc.channel_ready_future(channel).result(patience)
+            grpc.channel_ready_future(channel).result(timeout_seconds)
         except grpc.FutureTimeoutError:
-            raise TimeoutError(f"nothing answered for {patience:g} seconds") from None
+            raise TimeoutError(f"no response for {timeout_seconds:g} seconds") from None
 
 
 def _set(session: SparkSession, key: str, value: str) -> None:

@@ -103,7 +103,7 @@ def translate_lost(
             raise TaskLost(int(died["task"]), text) from error
         full = _FULL.search(text)
         why = f"{type(error).__name__}: {full[0].strip()}" if full else type(error).__name__
-        advice = f"{'make room, and then: ' if full else ''}{then}"
+        advice = f"{'free some space, and then: ' if full else ''}{then}"
         raise ClusterLost(f"Spark did not {what} ({why})", advice, detail=text) from error
 
 
@@ -267,8 +267,8 @@ class ConnectDriver:
         name, number, _ = archive.stem.rsplit("-", 2)
         if int(number) > 1:
             raise ConfigError(
-                f"found other code of {name!r} than this session of Spark Connect was sent before, and expected the "
-                "same: its Python workers keep what they have imported; stop the session, and sync in a new one"
+                f"found other code of {name!r} than was sent to this session of Spark Connect before, expected the "
+                "same: its Python workers do not import a module again; stop the session, and sync in a new one"
             )
         self._session.addArtifacts(str(archive), pyfile=True)
         self._session.conf.set(_SENT, " ".join([*self.sent, archive.name]))

@@ -56,8 +56,8 @@ def check_travels(item: object) -> None:
         cloudpickle.dumps(item)  # type: ignore[no-untyped-call]  # pyspark's copy is untyped
     except Exception as error:
         raise ConfigError(
-            f"the stream cannot travel to Spark's tasks: {error}; make what it, or a global of its "
-            "module, holds in read_records, or leave it out in __getstate__"
+            f"the stream cannot be sent to Spark's tasks: {error}; create the object that it, or a global of its "
+            "module, holds in read_records instead, or leave it out in __getstate__"
         ) from error
 
 

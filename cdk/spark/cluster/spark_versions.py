@@ -40,11 +40,11 @@ class Need:
 
 NEEDS: Mapping[Ability, Need] = {
     Ability.SYNC: Need(VERSIONS[0]),
-    Ability.CONNECT: Need((4, 0), "comes without a server for it", "use a session with a JVM of its own"),
+    Ability.CONNECT: Need((4, 0), "has no server for it", "use a session with a JVM of its own"),
     Ability.READ: Need((4, 0), "has no data sources in Python", "use SyncRunner, and read the tables that it writes"),
-    Ability.PUSH_DOWN: Need((4, 1), "shows a data source no filters", "leave out the option push_down"),
+    Ability.PUSH_DOWN: Need((4, 1), "does not pass filters to a data source", "leave out the option push_down"),
     Ability.STREAM: Need(
-        (4, 2), "does not tell a data source where a query stands", "use spark.read with the option state, or a sync"
+        (4, 2), "passes no offsets to a data source", "use spark.read with the option state, or a sync"
     ),
     Ability.JAVA_24: Need((4, 1)),  # `java_home` raises its own message
 }
@@ -70,7 +70,7 @@ def require(ability: Ability, installed: str | None = None) -> None:
     installed = installed or installed_version()
     if not can(version_of(installed), ability):
         raise ConfigError(
-            f"{ability} needs pyspark {need.since[0]}.{need.since[1]} or newer, and found {installed}, "
+            f"{ability} needs pyspark {need.since[0]}.{need.since[1]} or newer, found {installed}, "
             f"which {need.lack}; install a newer one, or {need.instead}"
         )
 
@@ -78,5 +78,5 @@ def require(ability: Ability, installed: str | None = None) -> None:
 def version_of(text: str) -> Version:
     """Parse the first two numbers of a version such as `4.1.0.dev2`. Raises ConfigError: when there are none."""
     if (match := re.match(r"(\d+)\.(\d+)", text)) is None:
-        raise ConfigError(f"found a pyspark of the version {text!r}, expected one that begins as 4.1 does")
+        raise ConfigError(f"found pyspark version {text!r}, expected one such as 4.1.0")
     return int(match[1]), int(match[2])

@@ -53,11 +53,11 @@ def check_streamable(stream: Stream, state: StreamState) -> None:
     if stream.chosen_by_state:
         reason = "its state chooses between two streams"
     elif type(stream).slices is not Stream.slices or not _reader_of(stream).startswith("cdk."):
-        reason = "it plans its slices in its own way"
+        reason = "it plans its slices itself"
     elif stream.cursor is not None and stream.cursor.open_ended:
-        reason = f"how far its cursor {stream.cursor.field!r} goes is known only once it was read"
+        reason = f"the end of its cursor {stream.cursor.field!r} is known only once it was read"
     elif stream.cursor is None and stream.cursor_field is not None:
-        reason = f"how far its cursor {stream.cursor_field!r} goes is known only once it was read"
+        reason = f"the end of its cursor {stream.cursor_field!r} is known only once it was read"
     elif stream.cursor is None and not stream.supports_checkpointing:
         reason = "it has neither a cursor nor pages to resume from"
     if reason is not None:
@@ -67,7 +67,7 @@ def check_streamable(stream: Stream, state: StreamState) -> None:
             path=stream.name,
         )
     if any(at.resume is not None for at in state.positions.values()):
-        raise BadState("option state", "the state of a read that was cut", "one of a read that came to its end")
+        raise BadState("option state", "the state of an interrupted read", "the state of a complete read")
 
 
 def _reader_of(stream: Stream) -> str:
@@ -203,9 +203,9 @@ def _within(name: str, cursor: Cursor, upper: datetime) -> FieldValue:
         return None
     own = _end(cursor, upper)
     if cursor.window_value(reached) != until:
-        reason = "its windows are cut where days, weeks or months begin; read it with spark.read"
+        reason = "its windows are aligned to days, weeks or months; read it with spark.read"
     elif own is None or cursor.greatest([own, until]) != cursor.window_value(own):
-        reason = f"its cursor ends at {own!r}; say a larger lag if that moves on, else read it with spark.read"
+        reason = f"its cursor ends at {own!r}; set a larger lag if this end moves, else read it with spark.read"
     else:
         return until
     raise ConfigError(f"cannot be read with readStream: {reason}", path=name, stream=name)

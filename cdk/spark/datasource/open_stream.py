@@ -129,11 +129,11 @@ class Nowhere:
         if name in self._lost:
             return
         raise ConfigError(
-            f"the refresh token works once, and there is no place for the next one: {self._why}; give the option "
-            "target, a folder or an address where it is kept, that of the pipelines with this login if there are any. "
-            "The token that is there has not been used"
+            f"the refresh token can be used only once, and there is nowhere to store the next one: {self._why}; set "
+            "the option target to a folder or an address for it, that of the pipelines with this login if there are "
+            "any. The existing token has not been used"
         )
 
     def save(self, name: str, text: str) -> None:  # noqa: ARG002
         self._lost.add(name)
-        raise ConfigError(f"{self._why}; give the option target, a folder or an address, to have it kept")
+        raise ConfigError(f"{self._why}; set the option target to a folder or an address where it is stored")

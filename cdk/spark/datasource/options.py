@@ -112,7 +112,7 @@ class DataSourceOptions(BaseModel):
         if self.push_down:
             require(Ability.PUSH_DOWN)
         elif self.partition_columns:
-            raise ConfigError("option partition_columns: is of use with push_down only; set push_down to true as well")
+            raise ConfigError("option partition_columns: has an effect only with push_down; set push_down to true")
         return self
 
     def read_config(self) -> tuple[Mapping[str, FieldValue], str]:

@@ -45,7 +45,7 @@ def _check_workers(session: SparkSession) -> None:
 
         return sys.executable if find_spec("cdk") is None else None
 
-    with translate_lost("start a Python worker", "see to the Python of the cluster, and PYSPARK_PYTHON"):
+    with translate_lost("start a Python worker", "check the Python of the cluster, and PYSPARK_PYTHON"):
         (python,) = context.parallelize([0], 1).map(without_kit).collect()
     if python is not None:
         raise ConfigError(

@@ -120,7 +120,7 @@ class TaskReader:
                 if page.restarted and n in delivered:
                     # Spark already has the rows, so they would be duplicated.
                     raise TransientError(
-                        "the source refused its own page token in the middle of a slice; run the query again",
+                        "the source rejected its own page token in the middle of a slice; run the query again",
                         stream=self.stream.name,
                     )
                 if records := keep(slice, page).records:

@@ -52,10 +52,10 @@ def test_each_table_has_a_row_with_what_the_next_sync_does(cli: CommandLine, fol
     assert (ran.code, ran.stderr) == (0, "")
     orders, products, users = (next(line for line in ran.lines if f" {name} " in line) for name in NAMES)
     assert orders.split()[:3] == ["orders", "3", "1"]
-    assert "complete  reads what is new" in orders
-    assert "cut       goes on where the last one stopped" in products
-    assert "never     reads everything" in users
-    assert "products: 1,200 rows of generation 2 are not visible before it is complete" in ran.lines
+    assert "complete     reads what is new" in orders
+    assert "interrupted  resumes where the last one stopped" in products
+    assert "never        reads everything" in users
+    assert "products: 1,200 rows of generation 2 are not visible until it is complete" in ran.lines
     assert ran.lines[-1] == f"shop → {folder}/tables: 3 tables"
 
 

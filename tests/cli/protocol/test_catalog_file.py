@@ -50,7 +50,7 @@ def test_what_discover_offers_is_warned_of_where_its_schema_has_slips(caplog: py
     offered([Slipping(), Users()])
 
     (message,) = caplog.messages
-    assert message.startswith("slipping: its schema has slips: properties.id.type is 'int'; did you mean 'integer'?")
+    assert message.startswith("slipping: its schema has mistakes: properties.id.type is 'int'; did you mean 'integer'?")
 
 
 @pytest.mark.parametrize(

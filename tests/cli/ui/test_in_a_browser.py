@@ -79,7 +79,7 @@ def test_each_view_is_played_without_an_error_of_the_console(browser: Chrome, pe
     person.link("Pipelines")
     person.link("Pipelines")
     person.link("shop")
-    _see(browser, "Pipeline shop", "goes on where the last one stopped")
+    _see(browser, "Pipeline shop", "resumes where the last one stopped")
     _play_pipeline(person)
     person.link("visits")
     _see(browser, "Stream visits", "the door is shut, says ****")

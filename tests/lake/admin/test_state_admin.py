@@ -340,7 +340,7 @@ def test_a_rollback_to_an_interrupted_read_says_that_only_the_sync_after_the_nex
 
     said = " ".join(lake.admin.rollback(lake.one, number, tables=tables).change.means)
 
-    assert "The next sync goes on with the read that was interrupted then, the one after it reads all again." in said
+    assert "The next sync resumes the read that was interrupted then; the one after it reads everything again." in said
     assert 0 < lake.sync() < everything
     assert lake.sync() == everything
 
@@ -481,7 +481,7 @@ def test_a_table_whose_marker_is_gone_is_not_read_again_on_its_own(tmp_path: Pat
     everything = lake.sync()
     created_again(lake)
 
-    assert "marker that says which one holds is gone" in lake.refused()
+    assert "marker, which names the current one, is missing" in lake.refused()
     assert len(lake.rows) == everything
 
     number = max(lake.admin.standing(lake.one).retained)
@@ -566,9 +566,9 @@ def test_a_state_is_imported_beside_that_of_another_pipeline_and_says_whose_rows
     assert new.sync() == 0
 
 
-BACK = "The next sync reads again what lies behind the new position"
-SKIPPED = "Skipped, and read by no sync: what lies between the old and the new position"
-EITHER = "The next sync goes on from the new position"
+BACK = "The next sync reads again what lies after the new position"
+SKIPPED = "No sync reads what lies between the old and the new position"
+EITHER = "The next sync resumes from the new position"
 
 
 def at(day: int) -> Json:
@@ -582,13 +582,18 @@ def shops(**days: int) -> Json:
 @pytest.mark.parametrize(
     ("stream", "before", "after", "said"),
     [
-        (Orders(), at(2), at(3), [SKIPPED + "."]),
+        (Orders(), at(2), at(3), [SKIPPED + ": it is skipped."]),
         (Orders(), at(3), at(2), [BACK + "."]),
-        (Orders(), at(3), at(3), ["Every cursor stands there already."]),
+        (Orders(), at(3), at(3), ["Every cursor is already at this position."]),
         (Orders(), at(3), {}, ["The next sync reads the stream from its start."]),
-        (Orders(), None, at(3), ["The next sync goes on from there, and what lies before is not read."]),
-        (ShopOrders(), shops(a=3, b=2), shops(a=2, b=3), [f"{BACK} of 1 partition.", f"{SKIPPED} of 1 partition."]),
-        (ShopOrders(), shops(a=2, b=2), shops(a=3, b=3, c=1), [f"{SKIPPED} of 3 partitions."]),
+        (Orders(), None, at(3), ["The next sync resumes from there, and what lies before it is not read."]),
+        (
+            ShopOrders(),
+            shops(a=3, b=2),
+            shops(a=2, b=3),
+            [f"{BACK} of 1 partition.", f"{SKIPPED} of 1 partition: it is skipped."],
+        ),
+        (ShopOrders(), shops(a=2, b=2), shops(a=3, b=3, c=1), [f"{SKIPPED} of 3 partitions: it is skipped."]),
         (ShopOrders(), shops(a=2, b=2, c=3), shops(a=2), [f"{BACK} of 2 partitions."]),
         (Users(), {"page": 3}, {"page": 5}, [EITHER]),
     ],
@@ -601,7 +606,7 @@ def test_an_import_says_what_is_read_again_and_what_is_skipped(
     assert len(change.means) == len(said)
     for sentence, start in zip(change.means, said, strict=True):
         assert sentence.startswith(start)
-        adds = "become further rows" in sentence
+        adds = "are added as further rows" in sentence
         assert adds != sentence.startswith((SKIPPED, "Every cursor"))
 
 
@@ -610,7 +615,7 @@ def test_an_imported_full_refresh_that_has_partitions_left_goes_on_with_them() -
 
     change = import_state(TableState("full_refresh", "append", complete=True), ShopOrders(), blob)
 
-    assert change.means[0].startswith("The next sync goes on from there")
+    assert change.means[0].startswith("The next sync resumes from there")
     assert not change.saved.complete
 
 

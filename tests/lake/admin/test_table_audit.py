@@ -110,9 +110,11 @@ def test_what_others_did_is_told_by_the_commits_of_the_log(root: Path) -> None:
     found = audit(LocalFolder(root))
     assert found.other_commits == [OtherCommit(2, "DELETE", -1), OtherCommit(4, "RESTORE", 1)]
     (note,) = found.notes()
-    assert note.endswith("without a receipt: version 2, DELETE: 1 row fewer; version 4, RESTORE: 1 row more")
+    assert note.endswith(
+        "without a receipt added or removed rows: version 2, DELETE: 1 row fewer; version 4, RESTORE: 1 row more"
+    )
     assert found.summary() == (
-        "2 receipts: 5 added, 2 removed; of 5 that were read 0 skipped and 0 merged away; "
+        "2 receipts: 5 added, 2 removed; 5 read, 0 of them skipped and 0 merged away; "
         "other commits: as many rows as before; the table has 3 rows"
     )
 
@@ -197,7 +199,7 @@ def rows_only_move(lines: list[dict[str, Any]], root: Path) -> None:
         (receipt_is_none, "version 1 contradicts its receipt: found 'gone', expected the receipt of a commit"),
         (log_counts_less, "has 3 rows by its footer, and 1 by the log"),
         (file_holds_less, "has 2 rows by its footer, and 3 by the log"),
-        (rows_only_move, "version 1, WRITE, says that rows only move, and has 3 rows more"),
+        (rows_only_move, "version 1, WRITE, claims only to move rows, and has 3 rows more"),
     ],
 )
 def test_figures_that_contradict_each_other_are_found(root: Path, damage: Damage, text: str) -> None:

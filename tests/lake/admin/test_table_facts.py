@@ -53,7 +53,7 @@ def test_the_state_is_that_of_the_pipeline_that_asks(tmp_path: Path) -> None:
 
     assert [facts_of(root, name).status for name in ("shop", "other", "third")] == [
         TableStatus.COMPLETE,
-        TableStatus.CUT,
+        TableStatus.INTERRUPTED,
         TableStatus.NEVER,
     ]
     assert [facts.stream for facts in tables_of(LocalFolder(tmp_path), "third")] == []
@@ -101,7 +101,7 @@ def test_tables_lie_below_the_target_or_below_a_namespace(tmp_path: Path) -> Non
         ("new", TableStatus.NEVER),
         ("users", TableStatus.COMPLETE),
     ]
-    assert found[0].next == "leaves it as it is: `streams` of the pipeline does not name it"
+    assert found[0].next == "leaves it unchanged: `streams` of the pipeline does not name it"
     (events, _) = tables_of(LocalFolder(tmp_path), "shop", {"log.events": TableRequest(), "users": TableRequest()})
     assert events.named
     assert facts_of(tmp_path / "theirs").partition_columns == ("a",)
@@ -113,7 +113,7 @@ def test_tables_lie_below_the_target_or_below_a_namespace(tmp_path: Path) -> Non
         (replace(DONE, sync_mode="incremental"), "reads what is new"),
         (replace(DONE, sync_mode="full_refresh", write_mode="overwrite"), "reads everything, replaces the rows"),
         (replace(DONE, sync_mode="full_refresh", write_mode="append"), "reads everything, adds to the rows"),
-        (replace(DONE, status=TableStatus.RESTORED), "goes on from the rows that were restored"),
+        (replace(DONE, status=TableStatus.RESTORED), "resumes from the restored rows"),
     ],
 )
 def test_what_the_next_sync_does(facts: TableFacts, said: str) -> None:

@@ -26,7 +26,7 @@ from cdk.lake.arrow.json_schema import slips, warn_of_slips
         ({"properties": {"y": "string"}}, "properties.x.properties.y is 'string', expected a schema such as"),
         ({"properties": ["y"]}, "properties.x.properties is ['y'], expected schemas"),
         (None, "properties.x is null, expected a schema such as"),
-        ({"$ref": "#/definitions/no"}, "properties.x.$ref is '#/definitions/no', which leads nowhere"),
+        ({"$ref": "#/definitions/no"}, "properties.x.$ref is '#/definitions/no', which does not exist in the schema"),
     ],
 )
 def test_a_slip_is_named_with_its_path_and_the_nearest_spelling(declared: Json, said: str) -> None:
@@ -72,5 +72,5 @@ def test_a_schema_with_many_slips_gives_one_warning(caplog: pytest.LogCaptureFix
         warn_of_slips("users", {"properties": {"x": {"type": "integer"}}})
 
     (message,) = caplog.messages
-    assert message.startswith("users: its schema has slips: properties.p0.type is 'int'")
-    assert "; and 4 more. Until they are mended" in message
+    assert message.startswith("users: its schema has mistakes: properties.p0.type is 'int'")
+    assert "; and 4 more. Until they are corrected" in message

@@ -115,7 +115,7 @@ def test_crowded_files_are_joined_once_whoever_begins(
     other = opened(tmp_path)
 
     first(tmp_path)
-    with pytest.raises(StateError, match="the table's small files stay") as caught:
+    with pytest.raises(StateError, match="the small files were not joined") as caught:
         other.compact()
 
     assert caught.value.path == str(tmp_path)
@@ -149,7 +149,7 @@ class Vacuumed(LocalFolder):
 def test_small_files_stay_where_the_file_that_takes_their_rows_is_gone(tmp_path: Path) -> None:
     filled(tmp_path, MANY, "day")
 
-    with pytest.raises(StateError, match=r"the table's small files stay: part-\w+.parquet, .* is missing"):
+    with pytest.raises(StateError, match=r"the small files were not joined: part-\w+.parquet, .* is missing"):
         StreamTable(Vacuumed(tmp_path), "shop", "visits", SCHEMA).compact()
     assert days(tmp_path) == {BUSY: MANY, QUIET: 1}
 

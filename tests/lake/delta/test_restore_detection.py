@@ -40,7 +40,7 @@ def test_a_run_whose_rows_somebody_takes_away_commits_nothing_more(root: Path) -
     DeltaTable(str(root)).restore(version)
 
     for _ in range(2):
-        with pytest.raises(StateError, match="restored to an older version while this run read"):
+        with pytest.raises(StateError, match="restored to an older version while this run was reading"):
             repeat_if_changed(table, lambda: table.commit(saved({"page": 2}), wrote(root, 2)))
 
     assert (ids(root), state(root)) == ([0], {"page": 0})
@@ -243,7 +243,7 @@ def test_a_restore_that_left_the_log_is_noticed_by_the_rows(
         neighbour_sets_a_property(root)
     clean_log(root, last - 1)
 
-    with pytest.raises(StateError, match=r"after it the table had 6 rows, and version \d+, .* has [34] rows") as caught:
+    with pytest.raises(StateError, match=r"with it, the table had 6 rows, and version \d+, .* has [34] rows") as caught:
         opened(root)
     assert "spark-cdk state rollback" in str(caught.value)
 
@@ -265,7 +265,7 @@ def test_a_restore_to_as_many_rows_is_noticed_by_the_age_of_the_files(root: Path
     neighbour_sets_a_property(root)
     clean_log(root, DeltaTable(str(root)).version() - 1)
 
-    with pytest.raises(StateError, match=r"after it the table had 3 rows, and version \d+, .* has 3 rows and no file"):
+    with pytest.raises(StateError, match=r"with it, the table had 3 rows, and version \d+, .* has 3 rows and no file"):
         opened(root)
 
 

@@ -70,12 +70,12 @@ def test_a_state_file_that_was_changed_is_not_believed_and_verify_says_so(
     before = path.read_bytes()
     path.write_bytes(before.replace(*change, 1))
 
-    with pytest.raises(BadState, match="a file that does not fit the digest in it"):
+    with pytest.raises(BadState, match="a file that does not match the digest in it"):
         opened(root)
     location = StreamLocation("users", LocalFolder(root))
     found = list(findings(location, "shop", audits(location)[0]))
     assert [issue.broken for issue in found] == [True]
-    assert "does not fit the digest" in found[0].text
+    assert "does not match the digest" in found[0].text
 
 
 def test_a_state_file_of_an_earlier_build_has_no_digest(root: Path) -> None:

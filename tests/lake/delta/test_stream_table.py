@@ -242,7 +242,7 @@ def test_a_commit_that_others_outrun_each_time_is_to_be_made_later(root: Path) -
         write_deltalake(str(root), pa.table({"id": [9]}), mode="append", schema_mode="merge")
         table.commit(saved(2), wrote(root, 3), remove=[gone])
 
-    with pytest.raises(TransientError, match=r"each of the 5 times .* Run the sync again") as caught:
+    with pytest.raises(TransientError, match=r"each of 5 attempts .* Run it at a time") as caught:
         repeat_if_changed(table, attempt)
 
     assert "isolation" not in str(caught.value)

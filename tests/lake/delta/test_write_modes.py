@@ -207,7 +207,7 @@ def test_a_commit_that_is_refused_for_another_reason_is_not_tried_again(
     assert "append-only" in report.failure.message
     assert rows(tmp_path) == [(1, 1, 1)]
     # Once, as the table has changed; what it then refuses it would refuse again.
-    assert caplog.text.count("doing it again") == 1
+    assert caplog.text.count("trying again") == 1
 
 
 def test_a_file_that_delta_rs_has_written_again_is_merged_with(tmp_path: Path) -> None:

@@ -130,8 +130,8 @@ def test_a_field_that_is_new_is_named_beside_one_that_is_gone(tmp_path: Path) ->
 
     assert warned(tmp_path, after, "append", "s2", declared=False) == [
         (
-            "users: found no 'a_b' in any of the 12 records of this sync, expected some: all 12 rows before have it. "
-            "Look at a record of the source, which may have renamed it (new: 'deep.er')"
+            "users: found no 'a_b' in any of the 12 records of this sync, expected some: all 12 existing rows have a "
+            "value. Check a record of the source, which may have renamed the field (new: 'deep.er')"
         )
     ]
     # Now no longer each row has it.

@@ -203,9 +203,9 @@ def test_a_column_that_cannot_divide_a_table_is_refused(names: list[str], said: 
 @pytest.mark.parametrize(
     ("found", "wanted", "said"),
     [
-        (["day"], [], "is partitioned by day, and the pipeline says nothing.*say \\[day\\]"),
-        ([], ["day"], "is not partitioned, and the pipeline says day.*leave it out"),
-        (["a", "b"], ["b", "a"], "by a, b, and the pipeline says b, a"),
+        (["day"], [], "is partitioned by day, but the pipeline sets nothing.*set \\[day\\]"),
+        ([], ["day"], "is not partitioned, but the pipeline sets day.*leave the setting out"),
+        (["a", "b"], ["b", "a"], "by a, b, but the pipeline sets b, a"),
     ],
 )
 def test_other_partitions_than_the_tables_are_refused(found: list[str], wanted: list[str], said: str) -> None:

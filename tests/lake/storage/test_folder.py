@@ -139,7 +139,7 @@ def test_addresses_that_are_understood(address: str, shown: str) -> None:
         ("s3://lake//raw", "plain prefix"),
         ("s3://lake/raw?x=1", "plain prefix"),
         ("file://host/lake", "expected three slashes"),
-        (f"s3://key:{SECRET}@lake/raw", "s3://: keys are not read from an address"),
+        (f"s3://key:{SECRET}@lake/raw", "s3://: access keys are not read from an address"),
     ],
 )
 def test_addresses_that_are_refused(address: str, said: str) -> None:
@@ -170,7 +170,7 @@ def test_keys_of_the_environment_do_not_mix_with_those_that_are_given() -> None:
 
     assert isinstance(place, ObjectStoreFolder)
     assert dict(place.options) == KEYS
-    with pytest.raises(ConfigError, match="AWS_ACCESS_KEY_ID is given, and AWS_SECRET_ACCESS_KEY is missing"):
+    with pytest.raises(ConfigError, match="AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is missing"):
         folder_at("s3://lake", {"AWS_ACCESS_KEY_ID": "k"}, environ)
 
 
@@ -235,8 +235,8 @@ def test_a_bucket_that_is_missing_is_named(server: ObjectStore) -> None:
     ("status", "code", "said"),
     [
         (403, "AccessDenied", "access denied"),
-        (403, "InvalidAccessKeyId", "the store does not accept the keys"),
-        (403, "SignatureDoesNotMatch", "the store does not accept the keys"),
+        (403, "InvalidAccessKeyId", "the store rejects the access keys"),
+        (403, "SignatureDoesNotMatch", "the store rejects the access keys"),
         (301, "PermanentRedirect", "another region; set AWS_REGION"),
     ],
 )
@@ -269,7 +269,7 @@ def test_a_store_that_is_busy_for_a_moment_is_asked_again_and_one_that_stays_so_
 
     assert place.read("x") == b"1"
     assert isinstance(error, TransientError)
-    assert "the store answered with an error" in str(error)
+    assert "the store returned an error" in str(error)
 
 
 def test_a_store_that_is_not_there_is_an_error_with_its_endpoint() -> None:

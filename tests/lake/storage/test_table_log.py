@@ -23,9 +23,9 @@ from tests.samples import pages
 from tests.spark.given_source import Given
 
 BACKUP = "Restore the file from a backup"
-ANEW = "Where there is none, nobody knows what is in the table: move the folder of the table away"
-UNDONE = "the table is then as before that commit, with the state of that time, and the next sync reads again what it "
-SPARE = "the commits that it sums up are all there, and are read"
+ANEW = "Without a backup, the rows of the table are unknown: move the table's folder away"
+UNDONE = "the table and its state are then those before that commit, and the next sync reads its records again"
+SPARE = "all commits that it sums up exist, and are read instead"
 
 
 class Orders(Stream):
@@ -145,7 +145,7 @@ def test_a_newest_commit_that_is_damaged_may_be_moved_away_and_is_read_again(
     [
         (cut, "found no JSON in line 1"),
         (empty, "found an empty file"),
-        (Path.unlink, "found no such file, and newer commits"),
+        (Path.unlink, "the file is missing, and newer commits exist"),
     ],
 )
 def test_without_a_commit_in_the_middle_all_is_to_be_read_again(
@@ -166,9 +166,9 @@ def test_without_a_commit_in_the_middle_all_is_to_be_read_again(
 @pytest.mark.parametrize(
     ("damage", "found"),
     [
-        (cut, "found no checkpoint that can be read (Parquet magic bytes not found in footer"),
-        (empty, "found no checkpoint that can be read (it is empty)"),
-        (Path.unlink, "found checkpoint 3 named, and no file of it"),
+        (cut, "the checkpoint cannot be read (Parquet magic bytes not found in footer"),
+        (empty, "the checkpoint cannot be read (it is empty)"),
+        (Path.unlink, "the log names checkpoint 3, and none of its files exists"),
     ],
 )
 def test_a_checkpoint_may_be_moved_away_where_all_commits_are_there(
@@ -202,7 +202,7 @@ def test_a_commit_before_a_checkpoint_stops_no_sync(lake: Lake, damage: Callable
     assert lake.sync().failure is None
     ((issue,),) = [audits(lake.one)[1]]
     assert issue.text.startswith(f"{lake.commit(2)}: the table's log is damaged: ")
-    assert "move it out of the folder: a later checkpoint says what is in the table" in issue.text
+    assert "move it out of the folder: a later checkpoint has the rows of the table" in issue.text
     lake.commit(2).unlink()
     assert audits(lake.one)[1] == []
 

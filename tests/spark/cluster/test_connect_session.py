@@ -275,8 +275,8 @@ def test_settings_of_queries_hold_and_those_of_machines_must_be_the_servers(said
 
 
 def test_an_address_where_nobody_answers_is_said_without_its_parameters() -> None:
-    with pytest.raises(ConfigError, match=r"at sc://127.0.0.1:1: nothing answered for 0.2 seconds") as refused:
-        connect("nobody", "sc://127.0.0.1:1/;user_id=hunter2", {}, patience=0.2)
+    with pytest.raises(ConfigError, match=r"at sc://127.0.0.1:1: no response for 0.2 seconds") as refused:
+        connect("nobody", "sc://127.0.0.1:1/;user_id=hunter2", {}, timeout_seconds=0.2)
 
     assert "hunter2" not in str(refused.value)
 

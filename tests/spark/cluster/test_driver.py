@@ -55,8 +55,8 @@ def test_a_disk_that_is_full_is_said_in_the_message() -> None:
         )
 
     assert lost.value.message == (
-        f"Spark did not finish a job (Py4JError: {reason}); make room, and then: what was committed is safe: run the "
-        "sync again"
+        f"Spark did not finish a job (Py4JError: {reason}); free some space, and then: what was committed is safe: run "
+        "the sync again"
     )
 
 

@@ -20,10 +20,10 @@ def test_a_newer_spark_can_do_what_an_older_one_can() -> None:
 @pytest.mark.parametrize(
     ("ability", "installed", "words"),
     [
-        (Ability.CONNECT, "3.5.9", "Spark Connect needs pyspark 4.0 or newer, and found 3.5.9, which comes without"),
-        (Ability.READ, "3.5.0", 'spark.read.format("cdk") needs pyspark 4.0 or newer, and found 3.5.0, which has no'),
+        (Ability.CONNECT, "3.5.9", "Spark Connect needs pyspark 4.0 or newer, found 3.5.9, which has no"),
+        (Ability.READ, "3.5.0", 'spark.read.format("cdk") needs pyspark 4.0 or newer, found 3.5.0, which has no'),
         (Ability.PUSH_DOWN, "4.0.5", "install a newer one, or leave out the option push_down"),
-        (Ability.STREAM, "4.1.4", 'spark.readStream.format("cdk") needs pyspark 4.2 or newer, and found 4.1.4'),
+        (Ability.STREAM, "4.1.4", 'spark.readStream.format("cdk") needs pyspark 4.2 or newer, found 4.1.4'),
     ],
 )
 def test_what_a_version_cannot_do_is_refused_by_name(ability: Ability, installed: str, words: str) -> None:

@@ -311,10 +311,10 @@ def test_a_cursor_of_a_manifest_whose_windows_end_elsewhere_is_refused() -> None
     stream = log(Clock())
     start = reader(stream).initialOffset()
     stream.cursor = manifest_cursor(end=DAY0 + HOUR)
-    with pytest.raises(ConfigError, match="its cursor ends at '2024-01-01T01:00:00Z'; say a larger lag"):
+    with pytest.raises(ConfigError, match="its cursor ends at '2024-01-01T01:00:00Z'; set a larger lag"):
         reader(stream).latestOffset(start, ReadAllAvailable())
     stream.cursor = manifest_cursor(clamping=Clamping("DAY"))
-    with pytest.raises(ConfigError, match="its windows are cut where days"):
+    with pytest.raises(ConfigError, match="its windows are aligned to days"):
         reader(stream).latestOffset(start, ReadAllAvailable())
 
 
@@ -341,8 +341,8 @@ def test_a_cursor_that_was_changed_under_an_open_batch_is_an_error() -> None:
     ("stream", "words"),
     [
         (samples.Plain(), "neither a cursor nor pages"),
-        (samples.Events(), "how far its cursor 'seq' goes"),
-        (samples.Versions(), "how far its cursor 'version' goes"),
+        (samples.Events(), "the end of its cursor 'seq'"),
+        (samples.Versions(), "the end of its cursor 'version'"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -57,7 +57,7 @@ def test_options_are_read_in_any_case_and_paths_from_the_folder(tmp_path: Path) 
         ({**LEAST, "config": "{}", "secret_config": "{}"}, "the options config and secret_config, expected at most"),
         ({**LEAST, "secret_config": "[]"}, "option secret_config: found a list, expected an object"),
         ({**LEAST, "push_down": "maybe"}, "option push_down: found 'maybe', expected true or false"),
-        ({**LEAST, "partition_columns": "a"}, "option partition_columns: is of use with push_down only"),
+        ({**LEAST, "partition_columns": "a"}, "option partition_columns: has an effect only with push_down"),
         ({**LEAST, "allow_custom_code": "2"}, "option allow_custom_code: found '2', expected true or false"),
         ({**LEAST, "concurrency": "0"}, "option concurrency: found '0', expected 1 or more"),
         ({**LEAST, "slices_per_batch": "many"}, "option slices_per_batch: found 'many', expected an integer"),

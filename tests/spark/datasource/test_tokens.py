@@ -130,7 +130,7 @@ def test_a_token_that_works_once_is_not_used_where_the_next_one_has_no_place(nam
         if name:
             more["config_file"] = str(tmp_path / name)
             (tmp_path / name).write_text(json.dumps({**config(login.address), "note": "${HOME}"}))
-        with pytest.raises(ConfigError, match=r"no place for the next one: .*target.* has not been used") as refused:
+        with pytest.raises(ConfigError, match=r"nowhere to store the next one: .*target.* not been used") as refused:
             Frame(options("manifest", tmp_path, login.address, **more)).ids()
 
     assert name in str(refused.value)

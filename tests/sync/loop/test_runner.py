@@ -192,7 +192,7 @@ def test_a_stream_that_cannot_travel_does_not_stop_the_others(sync: Sync) -> Non
 
     assert [report.status for report in result.streams] == [Status.FAILED, Status.DONE]
     assert result.streams[0].failure is not None
-    assert "cannot travel to Spark's tasks" in result.streams[0].failure.message
+    assert "cannot be sent to Spark's tasks" in result.streams[0].failure.message
 
 
 def test_two_streams_of_one_name_are_refused(sync: Sync) -> None:

@@ -583,7 +583,7 @@ def test_files_that_are_gone_again_and_again_fail_the_stream_and_move_no_state(t
         run.commit(files)
     files = read_next(run)
     vacuum(tmp_path)
-    with pytest.raises(TransientError, match=r"1 of 1 files .* are gone"):
+    with pytest.raises(TransientError, match=r"1 of 1 files of a commit are missing"):
         run.commit(files)
 
     assert run.table.saved is None

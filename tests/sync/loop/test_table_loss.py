@@ -61,7 +61,7 @@ def test_a_table_that_is_gone_ends_its_stream_and_says_so(
     lost, other = sync(tmp_path, Losing(lambda: lose(tmp_path / "users")), mode)
 
     assert lost.failure is not None
-    assert "the table is gone: its folder, or the log in it, was removed or moved" in lost.failure.message
+    assert "the table no longer exists: its folder, or the log in it, was removed or moved" in lost.failure.message
     assert other.failure is None
 
 

@@ -478,9 +478,9 @@ def test_a_partition_column_keeps_its_type(tmp_path: Path, modes: Mapping[str, A
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (None, "is partitioned by shelf, and the pipeline says nothing"),
-        ("id", "is partitioned by shelf, and the pipeline says id"),
-        (["shelf", "id"], "the pipeline says shelf, id"),
+        (None, "is partitioned by shelf, but the pipeline sets nothing"),
+        ("id", "is partitioned by shelf, but the pipeline sets id"),
+        (["shelf", "id"], "the pipeline sets shelf, id"),
     ],
 )
 def test_a_table_keeps_its_partitions(tmp_path: Path, given: Any, said: str) -> None:

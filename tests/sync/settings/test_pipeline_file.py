@@ -595,5 +595,5 @@ def test_the_storage_of_tables_knows_the_names_of_the_stores_of_logs(kind: Kind,
 
     assert dict(options_of(kind, {short: "value", **more}, {}))[full] == "value"
     assert ("value" in secrets_of({short: "value"})) is ("key" in short)
-    with pytest.raises(ConfigError, match="is given twice"):
+    with pytest.raises(ConfigError, match="is set twice"):
         options_of(kind, {short: "value", full: "value"}, {})

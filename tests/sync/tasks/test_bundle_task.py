@@ -341,7 +341,7 @@ def test_records_that_cannot_become_rows_fail_all_slices_of_their_stream_and_no_
 
 
 @pytest.mark.parametrize(
-    ("number", "advice"), [(errno.ENOSPC, ". Make room, and run the sync again"), (errno.EROFS, "")]
+    ("number", "advice"), [(errno.ENOSPC, ". Free some space, then run the sync again"), (errno.EROFS, "")]
 )
 def test_of_a_full_disk_the_error_says_what_to_do(number: int, advice: str) -> None:
     error = unwritable(OSError(number, "Error writing bytes to file"), "t")

@@ -67,7 +67,7 @@ class Locking(Stream):
     ("stream", "words"),
     [
         (Remembering, "tasks on Spark bring other records than this process: 2 are missing, 0 are too many"),
-        (Locking, "a sync on Spark fails: the stream cannot travel to Spark's tasks"),
+        (Locking, "a sync on Spark fails: the stream cannot be sent to Spark's tasks"),
     ],
 )
 def test_what_is_only_here_is_missed_there(stream: type[Stream], words: str) -> None:
