@@ -1829,8 +1829,8 @@ BUGS = [
     Bug(
         "a history knows what it lacks",
         "lake/delta/stream_table",
-        "self.state_version if newest is None or newest.logged is not None else newest.logged_at",
-        "None if newest is None else newest.logged_at",
+        "self.state_version if newest is None or newest.logged is not None else newest.logged_version",
+        "None if newest is None else newest.logged_version",
         "tests/lake/delta/test_row_history.py",
     ),
     Bug(
@@ -2372,15 +2372,15 @@ BUGS = [
     Bug(
         "the range of a file drops no row without a key",
         "lake/parquet/merge",
-        " | pc.field(APART).is_valid()",
+        " | pc.field(KEYLESS_ID).is_valid()",
         "",
         "tests/spark/test_merge_keys.py",
     ),
     Bug(
         "each file that may hold a row without a key is compared",
         "lake/parquet/merge",
-        "if HIDDEN in apart or (NULL in apart and file.nulls != 0):",
-        "if NULL in apart and file.nulls != 0:",
+        "if HIDDEN in kinds or (NULL in kinds and file.nulls != 0):",
+        "if NULL in kinds and file.nulls != 0:",
         "tests/spark/test_merge_keys.py",
     ),
     Bug(
@@ -2518,7 +2518,7 @@ BUGS = [
     Bug(
         "what was not over when an interrupted read began is read again",
         "sync/loop/skip_windows",
-        "min(datetime.fromisoformat(saved.began), self._started)",
+        "min(datetime.fromisoformat(saved.started_at), self._started)",
         "self._started",
     ),
     Bug(
@@ -2733,8 +2733,8 @@ BUGS = [
     Bug(
         "frames of Spark have the tokens of the plan",
         "spark/datasource/task_reader",
-        "InputPartition(Hand(tuple(slices[n::hands]), threads[n], tokens, shares[n]))",
-        "InputPartition(Hand(tuple(slices[n::hands]), threads[n], share=shares[n]))",
+        "InputPartition(TaskSlices(tuple(slices[n::task_count]), threads[n], tokens, shares[n]))",
+        "InputPartition(TaskSlices(tuple(slices[n::task_count]), threads[n], share=shares[n]))",
         "tests/spark/datasource/test_tokens.py",
     ),
     Bug(
@@ -3069,7 +3069,7 @@ BUGS = [
     Bug(
         "rows without a key are compared with all of a file",
         "lake/parquet/merge",
-        " | pc.field(APART).is_valid()",
+        " | pc.field(KEYLESS_ID).is_valid()",
         "",
         "tests/worlds/test_named_times.py",
     ),
@@ -3104,14 +3104,14 @@ BUGS = [
     Bug(
         "a read that was rolled back to removes nothing",
         "lake/admin/edits",
-        "generation=saved.generation + 1, known=None, records=records",
+        "generation=saved.generation + 1, rows_before=None, records=records",
         "records=records",
         "tests/sync/loop/test_stale_removal.py",
     ),
     Bug(
         "what a state set by hand skips is not gone",
         "lake/admin/edits",
-        "change = _with_state(what, replace(new, known=None), state, stream)",
+        "change = _with_state(what, replace(new, rows_before=None), state, stream)",
         "change = _with_state(what, new, state, stream)",
         "tests/sync/loop/test_stale_removal.py",
     ),
@@ -3550,15 +3550,15 @@ BUGS = [
     Bug(
         "a table with doubled rows is refused before reading",
         "sync/loop/table_writer",
-        "        check_moves(stream_plan, self.table)\n",
+        "        check_row_moves(stream_plan, self.table)\n",
         "",
         "tests/lake/delta/test_write_modes.py",
     ),
     Bug(
         "an overwrite replaces doubled rows",
         "sync/loop/table_fit",
-        "    if not stream_plan.traits.hidden_until_complete:\n        table.check_moves()",
-        "    table.check_moves()",
+        "    if not stream_plan.traits.hidden_until_complete:\n        table.check_row_moves()",
+        "    table.check_row_moves()",
         "tests/lake/delta/test_write_modes.py",
     ),
     Bug(
@@ -3571,8 +3571,8 @@ BUGS = [
     Bug(
         "rows without a key are counted over all commits",
         "sync/loop/stream_sync",
-        "apart=report.apart + done.apart,",
-        "apart=report.apart or done.apart,",
+        "apart=report.apart + done.keyless,",
+        "apart=report.apart or done.keyless,",
         "tests/sync/loop/test_table_writer.py",
     ),
     Bug(
@@ -4218,8 +4218,8 @@ BUGS = [
     Bug(
         "a row of another writer without key and id is nothing that was read",
         "lake/parquet/dedup",
-        "pc.if_else(pc.is_null(part[RAW_ID]), pc.binary_slice(apart, 0, 1), apart)",
-        "apart",
+        "pc.if_else(pc.is_null(part[RAW_ID]), pc.binary_slice(keyless_ids, 0, 1), keyless_ids)",
+        "keyless_ids",
         "tests/lake/delta/test_engine_merge.py",
     ),
     Bug(

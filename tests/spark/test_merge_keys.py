@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdk.lake.arrow.columns import BIG_INTEGER, JSON_TEXT, LOCAL_TIME, MOMENT, ColumnType
+from cdk.lake.arrow.columns import BIG_INTEGER, JSON_TEXT, TIMESTAMP_NTZ, TIMESTAMP_UTC, ColumnType
 from cdk.lake.parquet.dedup import CursorColumn, Identity
 from cdk.streams.order import CountOrder, MomentOrder, NaturalOrder, Order
 from tests.lake.parquet.test_merge import Table
@@ -31,8 +31,8 @@ KEYS: dict[pa.DataType, list[tuple[Any, Any]]] = {
     pa.bool_(): [(True, True), (False, False), (1, ["1"]), ("true", ["true"])],
     pa.string(): [("a", "a"), ("", ""), (1, "1"), ("\\", "\\"), (HALF, ["half"]), ("\\ud800", "\\ud800")],
     pa.date32(): [("2024-01-02", 1), (date(2024, 1, 2), 1), ("1970-01-01", 0), ("x", ["x"]), (5, ["5"])],
-    MOMENT: [(f"{NOON}Z", 1), (ZONED, 1), (PYTHON, 1), (f"{FINE}Z", [f"{FINE}Z"]), ("x", ["x"])],
-    LOCAL_TIME: [(NOON, 1), (FINE, [FINE]), (ZONED, [ZONED]), ("1970-01-01T00:00:00", 0), ("x", ["x"])],
+    TIMESTAMP_UTC: [(f"{NOON}Z", 1), (ZONED, 1), (PYTHON, 1), (f"{FINE}Z", [f"{FINE}Z"]), ("x", ["x"])],
+    TIMESTAMP_NTZ: [(NOON, 1), (FINE, [FINE]), (ZONED, [ZONED]), ("1970-01-01T00:00:00", 0), ("x", ["x"])],
     BIG_INTEGER: [(2**70, 2**70), (str(2**70), 2**70), (1, 1), ("x", ["x"]), (1.5, ["1.5"])],
 }  # fmt: skip
 UNKNOWN = [(None, None), (MISSING, None)]
@@ -63,10 +63,14 @@ CURSORS = [
     Dated(None, CountOrder(), COUNTS),
     Dated(None, NaturalOrder(), [(value, rank) for value, rank in COUNTS if rank is not None]),
     Dated(pa.string(), MomentOrder(("%Y-%m-%dT%H:%M:%SZ",)), ISO),
-    Dated(MOMENT, MomentOrder(("%Y-%m-%dT%H:%M:%SZ",)), ISO),
+    Dated(TIMESTAMP_UTC, MomentOrder(("%Y-%m-%dT%H:%M:%SZ",)), ISO),
     Dated(None, MomentOrder(()), ISO),
     Dated(pa.string(), MomentOrder(("%m/%d/%Y",)), [("12/31/2023", 0), ("01/02/2024", 2), ("02/01/2023", -9)]),
-    Dated(MOMENT, MomentOrder(("%m/%d/%Y",)), [("12/31/2023", 0), ("01/02/2024", 2), ("2024-01-01T00:00:00Z", 1)]),
+    Dated(
+        TIMESTAMP_UTC,
+        MomentOrder(("%m/%d/%Y",)),
+        [("12/31/2023", 0), ("01/02/2024", 2), ("2024-01-01T00:00:00Z", 1)],
+    ),
     Dated(pa.int64(), MomentOrder(("%s",)), [(99, 99), (100, 100), ("101", 101), ("x", None)]),
     Dated(pa.string(), MomentOrder(("%ms",)), [("99", 99), (100, 100), ("1000", 1000)]),
 ]  # fmt: skip
@@ -163,7 +167,7 @@ def test_merges_leave_the_newest_row_of_each_key_and_every_row_without_one(world
 
             assert marks(table) == model.marks()
             assert len(model.rows) == present + merged.added - merged.replaced
-            assert merged.apart == sum(
+            assert merged.keyless == sum(
                 any(key is None or isinstance(key, list) for key in keys) for page in pages for _, keys, _ in page
             )
 
@@ -184,7 +188,7 @@ def test_rows_without_a_key_of_the_columns_type_are_kept_apart_and_come_once(tmp
     first, again = table.take(records), table.take(records)
 
     assert marks(table) == [0, 1, 2, 7]
-    assert (first.apart, again.apart, again.replaced, again.added) == (3, 3, 3, 3)
+    assert (first.keyless, again.keyless, again.replaced, again.added) == (3, 3, 3, 3)
 
 
 def test_a_row_without_a_key_that_changed_is_another_row_and_one_that_does_not_fit_is_replaced(tmp_path: Path) -> None:
@@ -197,7 +201,7 @@ def test_a_row_without_a_key_that_changed_is_another_row_and_one_that_does_not_f
 
 
 @pytest.mark.parametrize(
-    ("kind", "key"), [(MOMENT, f"{FINE}Z"), (LOCAL_TIME, FINE), (LOCAL_TIME, ZONED), (pa.string(), HALF)]
+    ("kind", "key"), [(TIMESTAMP_UTC, f"{FINE}Z"), (TIMESTAMP_NTZ, FINE), (TIMESTAMP_NTZ, ZONED), (pa.string(), HALF)]
 )
 def test_a_key_of_which_its_column_holds_a_part_is_one_key_in_any_file(
     tmp_path: Path, kind: pa.DataType, key: str

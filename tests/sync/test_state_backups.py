@@ -85,7 +85,7 @@ class Table:
 
     def exported(self, *, exact: bool) -> Json:
         """The stream's state as its message has it; None: there is none."""
-        saved = self.admin.standing(self.plan.location).saved
+        saved = self.admin.status(self.plan.location).saved
         return None if saved is None else cast("Json", message(self.plan.location, saved, exact=exact))
 
 

@@ -223,7 +223,7 @@ class Manifests(RuleBasedStateMachine):
     def _import(self, *, exact: bool) -> Json:
         """Export the state and import it again; as it was exported."""
         plan = self._planned()
-        saved = self._admin.standing(plan.location).saved
+        saved = self._admin.status(plan.location).saved
         assert saved is not None
         exported: Json = json.loads(to_json(message(plan.location, saved, exact=exact)))
         state: Json = exported["stream"]["stream_state"]
@@ -527,7 +527,7 @@ def groups_of_days_of_which_the_newest_was_read_before_an_interruption(world: Ma
     world.wait(96)
     world.sync_that_is_interrupted(4, 4)
     world.sync(4)
-    saved = world._admin.standing(world._planned().location).saved
+    saved = world._admin.status(world._planned().location).saved
     assert saved is not None
     assert saved.state["state"]["at"] == world.api.records[-1]["at"]
     world.sync(4)

@@ -283,7 +283,7 @@ class Times(RuleBasedStateMachine):
         if marker is None:
             return
         admin = Admin(LocalFolder(self.folder), FIRST)
-        saved = admin.standing(StreamLocation("things", LocalFolder(self.table))).saved
+        saved = admin.status(StreamLocation("things", LocalFolder(self.table))).saved
         has_committed = marker != self.marker_before
         # The stream beside goes on after this one has ended.
         if saved is None or (has_committed and saved.complete):
@@ -429,7 +429,7 @@ class Times(RuleBasedStateMachine):
         admin = Admin(LocalFolder(self.folder), name)
         history = LocalFolder(self.history_table) if self.history else None
         location = StreamLocation("things", LocalFolder(self.table), history=history)
-        status, moments = admin.standing(location), self.model.readings[name].moments
+        status, moments = admin.status(location), self.model.readings[name].moments
         numbers = [number for number in status.retained if number in moments and number != status.number]
         if verb == "rewind":
             self._rewind(name, admin, location, which)
@@ -519,7 +519,7 @@ class Times(RuleBasedStateMachine):
         reading.unsure |= {*numbers} - sure
 
     def _reset_part(self, name: str, admin: Admin, location: StreamLocation, part: int) -> None:
-        saved = admin.standing(location).saved
+        saved = admin.status(location).saved
         if self.stream not in {"Divided", "DatedParts"} or saved is None or (self.whole and saved.complete):
             return
         if not any(where.startswith(f'{{"part":{part}}} ') for where, _ in values(saved.state)):
@@ -536,7 +536,7 @@ class Times(RuleBasedStateMachine):
         n = present[which % len(present)]["n"]
         counts, times = self.stream in {"Counted", "Ordered"}, self.server.times
         to = str(self.server.version(n)) if counts else times[n].isoformat()
-        saved = admin.standing(location).saved
+        saved = admin.status(location).saved
         stood = {} if saved is None else dict(values(saved.state))
         result = admin.change(location, lambda saved: rewound(saved, self._stream(), to))
 
@@ -574,7 +574,7 @@ class Times(RuleBasedStateMachine):
     def fork(self, name: str) -> None:
         """The pipeline gets another name, or a second one begins where it stands."""
         admin, location = Admin(LocalFolder(self.folder), FIRST), StreamLocation("things", LocalFolder(self.table))
-        saved = admin.standing(location).saved
+        saved = admin.status(location).saved
         if self._has_state(name) or saved is None or saved.pending:
             return
         admin.fork(location, name)

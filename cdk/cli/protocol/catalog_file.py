@@ -6,7 +6,7 @@ from pathlib import Path
 from cdk.base.errors import CatalogError, ConfigError
 from cdk.base.values import JsonSchema, JsonValue
 from cdk.cli.input_files import as_model, read_documents
-from cdk.lake.arrow.json_schema import warn_of_slips
+from cdk.lake.arrow.json_schema import warn_of_schema_mistakes
 from cdk.protocol import (
     AirbyteCatalog,
     AirbyteStream,
@@ -82,7 +82,7 @@ def _want(stream: AirbyteStream) -> ConfiguredAirbyteStream:
 
 
 def _offer(stream: Stream, schema: JsonSchema) -> AirbyteStream:
-    warn_of_slips(stream.name, schema)
+    warn_of_schema_mistakes(stream.name, schema)
     cursor = stream.cursor_field
     return AirbyteStream(
         name=stream.name,

@@ -106,7 +106,7 @@ def statuses_of(pipeline: PipelineFile, names: Sequence[str] = ()) -> list[Strea
 
 def _status(admin: Admin, table: StreamLocation) -> StreamStatus:
     try:
-        return admin.standing(table)
+        return admin.status(table)
     except BrokenLog as error:
         return StreamStatus(table.name, str(table.root), lost=str(error))
 

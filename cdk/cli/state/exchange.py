@@ -42,7 +42,7 @@ from cdk.sync.settings.pipeline_file import PIPELINE_NAME
 def export(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, form: str) -> int:
     """Write the states of streams to FILE, or to standard output for `-`, as a list of state messages."""
     admin = pipeline.admin()
-    standing = [(table, admin.standing(table)) for table in pipeline.tables(names)]
+    standing = [(table, admin.status(table)) for table in pipeline.tables(names)]
     for table, status in standing:
         if status.lost:
             raise StateError(f"the state cannot be read: {status.lost}", stream=table.stream)
@@ -100,7 +100,7 @@ def fork(pipeline: PipelineFile, name: str, names: tuple[str, ...], *, dry: bool
     if not PIPELINE_NAME.fullmatch(name) or name == pipeline.name:
         raise click.UsageError(f"found {name!r}, expected the name of another pipeline: letters, digits, `.`, `_`, `-`")
     admin = pipeline.admin(dry=dry)
-    tables = [table for table in pipeline.tables(names) if names or admin.standing(table).saved is not None]
+    tables = [table for table in pipeline.tables(names) if names or admin.status(table).saved is not None]
     return edit_tables(pipeline, tables, lambda admin, table: admin.fork(table, name), dry=dry)
 
 

@@ -60,7 +60,7 @@ def gc(pipeline: PipelineFile, names: tuple[str, ...], *, days: float, dry: bool
     """
     now = system_clock()
     files = size = 0
-    with pipeline.admin(dry=dry).alone():
+    with pipeline.admin(dry=dry).locked():
         for table in pipeline.tables(names):
             for orphan in orphan_files(table, pipeline.name, now=now, age=timedelta(days=days)) if table.exists else ():
                 click.echo(f"{table.name}: {orphan.root.join(orphan.name)}, {orphan.bytes:,} bytes, {orphan.why}")

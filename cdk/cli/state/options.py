@@ -166,7 +166,7 @@ def edit_tables(
     if not tables:
         raise ConfigError("there is no stream with a state", path=str(pipeline.path))
     admin, trial = pipeline.admin(dry=dry), pipeline.admin(dry=True)
-    with admin.alone():
+    with admin.locked():
         results = [edit(trial, table) for table in tables]
         for result in results if dry else (edit(admin, table) for table in tables):
             _print_edit(result, dry=dry)

@@ -180,7 +180,7 @@ class Views:
         """The positions of a stream's partitions, and the commits that moved its state."""
         pipeline = self._workspace.pipeline(_required(request, "file"), secrets)
         admin, table = pipeline.admin(), pipeline.table([_required(request, "stream")])
-        status, start = admin.standing(table), _key(request.query_params.get("from", ""))
+        status, start = admin.status(table), _key(request.query_params.get("from", ""))
         before = _number(request, "before", 0) or None
         entries = [*islice(entries_of(admin, table, before), _COMMITS + 1)]
         older = entries[_COMMITS - 1].commit.version if len(entries) > _COMMITS else None

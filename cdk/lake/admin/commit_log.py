@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from cdk.base.errors import BadState
 from cdk.lake.delta.receipt import RECEIPT, Receipt
-from cdk.lake.delta.table_state import BEGUN_ANEW, COMPLETE, NOTE, SYNC
+from cdk.lake.delta.table_state import COMPLETE, NOTE, STATE_IGNORED, SYNC
 from cdk.lake.parquet.table_files import LoggedCommit, commit_at, row_count_of, total_rows
 from cdk.lake.storage.folder import Folder
 
@@ -53,7 +53,7 @@ def commits(root: Folder, app: str, version: int) -> Iterator[Commit]:
             replaced=bool(commit.remove),
             note=note,
             # A state that a person has changed still names the sync that saved it.
-            sync=str(commit.info.get(SYNC, "")) if note in ("", BEGUN_ANEW) else "",
+            sync=str(commit.info.get(SYNC, "")) if note in ("", STATE_IGNORED) else "",
             complete={"true": True, "false": False}.get(str(commit.info.get(COMPLETE))),
             receipt=str(commit.info.get(RECEIPT, "")),
         )

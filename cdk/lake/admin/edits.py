@@ -137,7 +137,7 @@ def _full_refresh_from(saved: TableState, state: StreamState, stream: Stream, wh
     if saved.complete:
         new = replace(saved, complete=False, generation=saved.generation + 1, records=0, pending=())
     # Rows that the state skips were not read, which does not make them stale.
-    change = _with_state(what, replace(new, known=None), state, stream)
+    change = _with_state(what, replace(new, rows_before=None), state, stream)
     means = "The next sync resumes from there; what lies before it is not part of the new generation."
     return replace(change, moves=tuple(moves(saved.state, change.saved.state)), means=(means,))
 
@@ -170,7 +170,7 @@ def _beside_later_rows(saved: TableState | None, older: TableState) -> TableStat
     if older.complete or older.sync_mode == "incremental":
         return replace(older, generation=saved.generation)
     records = saved.records if traits.merges else 0
-    return replace(older, generation=saved.generation + 1, known=None, records=records)
+    return replace(older, generation=saved.generation + 1, rows_before=None, records=records)
 
 
 def _from_start(what: str, saved: TableState, *why: str) -> Change:

@@ -78,7 +78,7 @@ class Admin:
         self.target, self.pipeline, self.clock, self.dry, self.check = target, pipeline, clock, dry, check
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Keep syncs of the pipeline out; a dry run does not. Raises StateConflict: when a sync is running."""
         if self.dry:
             yield
@@ -86,7 +86,7 @@ class Admin:
         with between_runs(self.target, self.pipeline):
             yield
 
-    def standing(self, location: StreamLocation) -> StreamStatus:
+    def status(self, location: StreamLocation) -> StreamStatus:
         """Return the status of a stream. Raises ConfigError and TransientError from a store."""
         path = str(location.root)
         if not location.exists:
@@ -222,7 +222,7 @@ class Admin:
         """
         version, before = successor(table.state_version), table.state_version
         retained = dict.fromkeys(n for n in (before, table.rows_state_version, *table.retained) if n is not None)
-        table.draft(version, replace(change.saved, history=tuple(retained), logged_at=table.logged_at))
+        table.draft(version, replace(change.saved, history=tuple(retained), logged_version=table.logged_version))
         with location.root.explaining(location.stream):
             handle = open_newest(location.root, location.stream)
             if handle.transaction_version(location.app(self.pipeline)) != before:

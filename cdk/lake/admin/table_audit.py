@@ -16,7 +16,7 @@ from cdk.base.wording import first_few
 from cdk.lake.delta.receipt import RECEIPT, Receipt
 from cdk.lake.delta.table_guard import open_newest
 from cdk.lake.delta.table_state import NOTE
-from cdk.lake.parquet.table_files import LoggedFile, apply_commit, commit_at, oldest, rows_of, total_rows
+from cdk.lake.parquet.table_files import LoggedFile, apply_commit, commit_at, counted_rows, oldest, total_rows
 from cdk.lake.storage.folder import Folder
 
 _LISTED = 5
@@ -108,7 +108,7 @@ def audit(root: Folder, stream: str = "") -> Audit:
         handle = open_newest(root, stream)
         since, files = oldest(root, handle)
     now = int(handle.version())
-    start, receipts, total = rows_of(files), 0, Receipt()
+    start, receipts, total = counted_rows(files), 0, Receipt()
     other_commits: list[OtherCommit] = []
     wrong: list[str] = []
     for version in range(since + 1 if since else 0, now + 1):
@@ -131,7 +131,7 @@ def audit(root: Folder, stream: str = "") -> Audit:
             other_commits.append(OtherCommit(version, operation, gained))
             wrong.append(f"version {version}, {operation}, claims only to move rows, and has {_change(gained)}")
     in_files = _in_files(root, files, wrong)
-    return Audit(since, start, receipts, total, other_commits, rows_of(files), in_files, wrong)
+    return Audit(since, start, receipts, total, other_commits, counted_rows(files), in_files, wrong)
 
 
 def _in_files(root: Folder, files: Mapping[str, LoggedFile], wrong: list[str]) -> int | None:

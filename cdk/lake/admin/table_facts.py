@@ -199,8 +199,8 @@ def _completed(location: StreamLocation, pipeline: str, table: StreamTable) -> d
     moved = next((commit for commit in log if commit.state is not None), None)
     if moved is None or moved.note:
         return None
-    began = None if table.saved is None else table.saved.began
-    return moved.at if began is None else datetime.fromisoformat(began)
+    started_at = None if table.saved is None else table.saved.started_at
+    return moved.at if started_at is None else datetime.fromisoformat(started_at)
 
 
 def _never(stream: str, root: Folder, request: TableRequest) -> TableFacts:

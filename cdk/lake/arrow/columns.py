@@ -28,9 +28,9 @@ from cdk.base.records.inferred import inferred_type
 from cdk.base.values import SIMPLE_TYPES, JsonSchema, JsonValue, properties_of
 from cdk.lake.arrow.json_schema import Plain, both, plain, type_names
 
-MOMENT = pa.timestamp("us", tz="UTC")
+TIMESTAMP_UTC = pa.timestamp("us", tz="UTC")
 # Delta's `timestamp_ntz`: needs a table feature, which delta-rs enables when it creates the table or adds the column.
-LOCAL_TIME = pa.timestamp("us")
+TIMESTAMP_NTZ = pa.timestamp("us")
 BIG_INTEGER = pa.decimal128(38, 0)
 
 # The kit's own columns, named as Airbyte's destinations name them.
@@ -52,7 +52,7 @@ CHANGE = pa.struct([(name, pa.string()) for name in ("field", "change", "reason"
 OWN_COLUMNS: Mapping[str, pa.DataType] = {
     ADDITIONAL: pa.string(),
     RAW_ID: pa.string(),
-    EXTRACTED_AT: MOMENT,
+    EXTRACTED_AT: TIMESTAMP_UTC,
     META: pa.struct([("changes", pa.list_(CHANGE))]),
     GENERATION: pa.int64(),
 }
@@ -254,7 +254,7 @@ def _string(schema: Plain) -> pa.DataType:
         case "date":
             return pa.date32()
         case "date-time":
-            return LOCAL_TIME if schema.get("airbyte_type") == "timestamp_without_timezone" else MOMENT
+            return TIMESTAMP_NTZ if schema.get("airbyte_type") == "timestamp_without_timezone" else TIMESTAMP_UTC
         case _:
             return pa.string()
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from cdk.base.records.exact_json import WrittenNumber
 from cdk.base.times.clock import parse_timestamp
-from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, MOMENT
+from cdk.lake.arrow.columns import BIG_INTEGER, TIMESTAMP_NTZ, TIMESTAMP_UTC
 from cdk.lake.arrow.json_text import NO_JSON, finite, json_text, shown, valid
 
 NOT_A_NUMBER = "not a number"
@@ -36,8 +36,8 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _RANGE: Mapping[pa.DataType, tuple[date, date]] = {
     pa.date32(): (date.min, date.max),
-    MOMENT: (_FIRST, _LAST),
-    LOCAL_TIME: (_FIRST.replace(tzinfo=None), _LAST.replace(tzinfo=None)),
+    TIMESTAMP_UTC: (_FIRST, _LAST),
+    TIMESTAMP_NTZ: (_FIRST.replace(tzinfo=None), _LAST.replace(tzinfo=None)),
 }
 
 
@@ -273,8 +273,8 @@ _CONVERSIONS: Mapping[pa.DataType, Conversion] = {
         Conversion(pa.bool_(), _boolean, _of(bool), bool),
         Conversion(pa.string(), _string, _of(str), str),
         Conversion(pa.date32(), _date, _of(str), str),
-        Conversion(MOMENT, _timestamp, _of(str), str),
-        Conversion(LOCAL_TIME, _local_time, _of(str), str),
+        Conversion(TIMESTAMP_UTC, _timestamp, _of(str), str),
+        Conversion(TIMESTAMP_NTZ, _local_time, _of(str), str),
         Conversion(BIG_INTEGER, _big_integer, _of(int)),
         Conversion(pa.null(), _null, _of(), NoneType),
     )

@@ -61,9 +61,9 @@ def both(first: Plain | None, second: Plain | None) -> Plain | None:
     return merged if merged.get("type") != [] else None
 
 
-def warn_of_slips(stream: str, schema: JsonValue) -> None:
+def warn_of_schema_mistakes(stream: str, schema: JsonValue) -> None:
     """Log the mistakes in a stream's schema, once per stream: nothing else would report them."""
-    if problems := slips(schema):
+    if problems := schema_mistakes(schema):
         logger.warning(
             "%s: its schema has mistakes: %s. Until they are corrected, these fields accept any value",
             stream,
@@ -71,7 +71,7 @@ def warn_of_slips(stream: str, schema: JsonValue) -> None:
         )
 
 
-def slips(schema: JsonValue) -> list[str]:
+def schema_mistakes(schema: JsonValue) -> list[str]:
     """Return a schema's mistakes with paths: unknown types, properties that are no schemas, dangling references."""
     problems: list[str] = []
     stack: list[tuple[Keys, JsonValue]] = [((), schema)]
@@ -82,7 +82,7 @@ def slips(schema: JsonValue) -> list[str]:
         if not isinstance(part, Mapping):
             problems.append(f"{dotted(keys)} is {_shown(part)}, expected a schema such as {{'type': 'string'}}")
             continue
-        problems += _slips_at(keys, part, schema)
+        problems += _mistakes_at(keys, part, schema)
         for key in _OF_SCHEMAS:
             inner = part.get(key)
             if isinstance(inner, Mapping):
@@ -96,7 +96,7 @@ def slips(schema: JsonValue) -> list[str]:
     return problems
 
 
-def _slips_at(keys: Keys, part: Mapping[str, JsonValue], root: JsonValue) -> Iterator[str]:
+def _mistakes_at(keys: Keys, part: Mapping[str, JsonValue], root: JsonValue) -> Iterator[str]:
     kind = part.get("type", [])
     for name in kind if isinstance(kind, list) else [kind]:
         if name not in JSON_TYPES.values():

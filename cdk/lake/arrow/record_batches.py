@@ -30,11 +30,11 @@ from cdk.lake.arrow.columns import (
     INFERRED,
     JSON_TEXT,
     META,
-    MOMENT,
     RAW_ID,
     RESERVED,
     ROW_SOURCE,
     ROW_SOURCE_TYPE,
+    TIMESTAMP_UTC,
     ColumnType,
     arrow_type,
     column_name,
@@ -144,7 +144,7 @@ class RecordBatchBuilder:
                 _spread(sources or [None] * len(runs), runs), self.schema.field(ROW_SOURCE).type
             )
         arrays[RAW_ID] = self._ids.next_ids(runs)
-        arrays[EXTRACTED_AT] = pa.repeat(pa.scalar(self._clock(), MOMENT), size)
+        arrays[EXTRACTED_AT] = pa.repeat(pa.scalar(self._clock(), TIMESTAMP_UTC), size)
         arrays[META] = self._meta(changes, size)
         arrays[GENERATION] = pa.repeat(pa.scalar(self._generation, pa.int64()), size)
         return pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)

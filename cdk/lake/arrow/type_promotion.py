@@ -5,9 +5,9 @@ from itertools import chain
 
 import pyarrow as pa
 
-from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, MOMENT
+from cdk.lake.arrow.columns import BIG_INTEGER, TIMESTAMP_NTZ, TIMESTAMP_UTC
 
-_SIMPLE_TYPES = (pa.string(), pa.bool_(), pa.float64(), BIG_INTEGER, pa.date32(), MOMENT, LOCAL_TIME)
+_SIMPLE_TYPES = (pa.string(), pa.bool_(), pa.float64(), BIG_INTEGER, pa.date32(), TIMESTAMP_UTC, TIMESTAMP_NTZ)
 # Integers of this size are exact in a double, which has 53 bits for an integer.
 _SURELY_EXACT_BITS = 32
 
@@ -100,7 +100,7 @@ def _scalar(old: pa.DataType, new: pa.DataType, *, exact: bool) -> pa.DataType |
             return second
         if pa.types.is_signed_integer(first) and second == BIG_INTEGER:
             return second
-        if first == pa.date32() and second in (MOMENT, LOCAL_TIME):
+        if first == pa.date32() and second in (TIMESTAMP_UTC, TIMESTAMP_NTZ):
             return second
         if pa.types.is_signed_integer(first) and pa.types.is_floating(second):
             return None if exact and first.bit_width > _SURELY_EXACT_BITS else pa.float64()

@@ -16,10 +16,10 @@ from cdk.base.errors import FatalError
 from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.arrow.columns import ADDITIONAL, META, RAW_ID
 from cdk.lake.delta.engine_writes import INSERT, OPERATION, REMOVE, TARGET, UPSERT
-from cdk.lake.parquet.dedup import APART, DELETED, FILE, NUMBER, ROW, STALE, latest_rows, pairs
+from cdk.lake.parquet.dedup import DELETED, FILE, KEYLESS_ID, NUMBER, ROW, STALE, latest_rows, pairs
 from cdk.lake.parquet.keyless_rows import HIDDEN
 from cdk.lake.parquet.merge import Merged, TableMerge
-from cdk.lake.parquet.table_rows import rows_of
+from cdk.lake.parquet.table_rows import read_rows
 from cdk.lake.parquet.writer import DataFile
 
 
@@ -44,7 +44,7 @@ class EngineMerge:
         for n, file in enumerate(self.staged):
             in_file = self.operations.filter(pc.equal(self.operations[FILE], n))
             start = 0
-            for batch in rows_of(merge.source, file.path, {}, merge.table.schema):
+            for batch in read_rows(merge.source, file.path, {}, merge.table.schema):
                 end = start + batch.num_rows
                 in_batch = in_file.filter(pc.and_(pc.greater_equal(in_file[ROW], start), pc.less(in_file[ROW], end)))
                 part = cast_batch(batch, merge.table.schema).take(pc.subtract(in_batch[ROW], start).combine_chunks())
@@ -68,7 +68,7 @@ def engine_comparison(
     _check_visible(winners, merge)
     rows, comparisons = 0, [_PAIRS.empty_table()]
     # All columns of existing rows are needed only if a staged row has no key: it may equal one of them.
-    names = merge.table.schema.names if winners[APART].null_count < winners.num_rows else _few(merge)
+    names = merge.table.schema.names if winners[KEYLESS_ID].null_count < winners.num_rows else _few(merge)
     for batch in scan(names):
         rows += batch.num_rows
         existing = merge.keyed_rows(partial(_columns_of, batch))
@@ -81,8 +81,8 @@ def engine_comparison(
     lost = met.filter(met[STALE])[NUMBER].unique()
     stale = pc.is_in(winners[NUMBER], value_set=lost)
     met = met.filter(pc.invert(pc.is_in(met[NUMBER], value_set=lost)))
-    apart = winners[NUMBER].filter(pc.is_valid(winners[APART]))
-    operations = _operations(winners, stale, met, apart.combine_chunks())
+    keyless = winners[NUMBER].filter(pc.is_valid(winners[KEYLESS_ID]))
+    operations = _operations(winners, stale, met, keyless.combine_chunks())
     counts = {name: _sum(pc.equal(operations[OPERATION], name)) for name in (UPSERT, INSERT)}
     return EngineMerge(
         merge,
@@ -97,7 +97,7 @@ def engine_comparison(
             stale=_sum(stale),
             superseded=sum(part.num_rows for part in read) - winners.num_rows,
             deleted=_sum(pc.and_not(winners[DELETED], stale)),
-            apart=sum(part.num_rows - part[APART].null_count for part in read),
+            keyless=sum(part.num_rows - part[KEYLESS_ID].null_count for part in read),
             orphans=() if merge.staged else tuple(file.path for file in staged),
         ),
         expected={"inserted": counts[INSERT], "updated": counts[UPSERT], "deleted": met.num_rows - counts[UPSERT]},
@@ -107,14 +107,14 @@ def engine_comparison(
 _PAIRS = pa.schema([(NUMBER, pa.int64()), (STALE, pa.bool_()), (RAW_ID, pa.string())])
 
 
-def _operations(winners: pa.Table, stale: pa.Array, met: pa.Table, apart: pa.Array) -> pa.Table:
-    """Return the operations for the winners. met: existing rows they replace. apart: numbers of keyless winners."""
+def _operations(winners: pa.Table, stale: pa.Array, met: pa.Table, numbers: pa.Array) -> pa.Table:
+    """Return the operations for the winners. met: existing rows they replace. numbers: of the keyless winners."""
     counts = pc.value_counts(met[NUMBER].combine_chunks())
     repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-    matched, many = (pc.is_in(winners[NUMBER], value_set=numbers) for numbers in (counts.field("values"), repeated))
+    matched, many = (pc.is_in(winners[NUMBER], value_set=each) for each in (counts.field("values"), repeated))
     deletes = pc.and_not(winners[DELETED], stale)
     survivors = pc.and_not(pc.invert(winners[DELETED]), stale)
-    keyless = pc.is_in(winners[NUMBER], value_set=apart)
+    keyless = pc.is_in(winners[NUMBER], value_set=numbers)
     upserts, removals = (
         pc.and_not(pc.and_(survivors, matched), many),
         pc.and_(matched, pc.or_(deletes, pc.and_(survivors, many))),
@@ -146,7 +146,7 @@ def _columns_of(batch: pa.RecordBatch, names: Sequence[str]) -> list[pa.RecordBa
 
 
 def _check_visible(rows: pa.Table, merge: TableMerge) -> None:
-    if HIDDEN in {None if mark is None else mark[:1] for mark in pc.unique(rows[APART]).to_pylist()}:
+    if HIDDEN in {None if mark is None else mark[:1] for mark in pc.unique(rows[KEYLESS_ID]).to_pylist()}:
         raise FatalError(
             f"a value of the primary key ({', '.join(merge.identity.keys)}) does not fit its column exactly: it has "
             "fractions of a microsecond, for example, and the features of the table prevent comparing rows by them. "

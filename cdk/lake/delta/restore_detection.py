@@ -17,11 +17,11 @@ from deltalake.exceptions import DeltaError
 from cdk.base.errors import StateError
 from cdk.lake.arrow.type_promotion import common_type
 from cdk.lake.delta.table_state import COMPLETE, TableState
-from cdk.lake.parquet.table_files import apply_commit, commit_at, logged_files, oldest, rows_of
+from cdk.lake.parquet.table_files import apply_commit, commit_at, counted_rows, logged_files, oldest
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.table_log import broken_transaction
 
-_MOVES = 20
+_MOST_ROW_MOVES = 20
 """How many commits that only move rows are checked when a table is opened: each check costs as much as an opening."""
 _CLOCKS_DIFFER = 3_600_000
 """Milliseconds by which the clocks of machines that write to one table may differ."""
@@ -31,13 +31,13 @@ class RowsState(NamedTuple):
     """The state that belongs to a table's rows, and the later commits that moved these rows between files.
 
     version: of the state; None: the rows have no state. certain: whether the log proves it; if the log was cleaned up,
-    the state may belong to other rows. moves: the table versions after that state, newest first, whose commits say that
-    rows only move from file to file; without those that a RESTORE has undone.
+    the state may belong to other rows. row_moves: the table versions after that state, newest first, whose commits say
+    that rows only move from file to file; without those that a RESTORE has undone.
     """
 
     version: int | None
     certain: bool
-    moves: tuple[int, ...] = ()
+    row_moves: tuple[int, ...] = ()
 
 
 def state_of_rows(root: Folder, stream: str, app: str, *, version: int, marker: int) -> RowsState:
@@ -46,21 +46,21 @@ def state_of_rows(root: Folder, stream: str, app: str, *, version: int, marker: 
     app: the application id of the marker. marker: its version. Raises StateError: when the log cannot decide.
     """
     at, restored = version, False
-    moves: list[int] = []
+    row_moves: list[int] = []
     while at >= 0:
         try:
             commit = commit_at(root, at)
         except FileNotFoundError:
             if not restored:
-                return RowsState(marker, certain=False, moves=tuple(moves))
+                return RowsState(marker, certain=False, row_moves=tuple(row_moves))
             why = f"the log no longer has version {at}, to which the table was restored"
             raise _unknown(why, root, stream) from None
         if app in commit.markers:
-            return RowsState(commit.markers[app], certain=True, moves=tuple(moves))
+            return RowsState(commit.markers[app], certain=True, row_moves=tuple(row_moves))
         if COMPLETE in commit.info and not commit.markers:
             raise broken_transaction(root, at, stream)
         if commit.add and not commit.changes_rows:
-            moves.append(at)
+            row_moves.append(at)
         at -= 1
         if commit.operation == "RESTORE":
             restored = True
@@ -70,7 +70,7 @@ def state_of_rows(root: Folder, stream: str, app: str, *, version: int, marker: 
                 case _:
                     why = "the table was restored to a timestamp; restore it to a version, by its number"
                     raise _unknown(why, root, stream)
-    return RowsState(None if restored else marker, certain=True, moves=tuple(moves))
+    return RowsState(None if restored else marker, certain=True, row_moves=tuple(row_moves))
 
 
 def check_not_restored(
@@ -141,11 +141,11 @@ def check_rows(
     """
     with root.explaining(stream):
         version, files = oldest(root, handle)
-    rows = rows_of(files)
+    rows = counted_rows(files)
     if saved.rows is None or rows is None or not saved.newest or not files.keys().isdisjoint(saved.newest):
         return
     # A program that joins files rewrites the rows of that commit; the clocks of two machines may differ.
-    joined = not files or max(file.modified for file in files.values()) >= saved.newest_at - _CLOCKS_DIFFER
+    joined = not files or max(file.modified for file in files.values()) >= saved.newest_ms - _CLOCKS_DIFFER
     if (rows == saved.rows and joined) or (rows > saved.rows and others):
         return
     raise StateError(
@@ -159,21 +159,21 @@ def check_rows(
     )
 
 
-def check_moves(root: Folder, stream: str, moves: Sequence[int]) -> None:
+def check_row_moves(root: Folder, stream: str, row_moves: Sequence[int]) -> None:
     """Raise StateError when one of these commits says that it only moves rows, but changed their number.
 
     delta-rs 1.6 commits two OPTIMIZEs that started from the same version one after the other, and the files that both
-    wrote hold the same rows. Checks the newest `_MOVES` commits, as of when the table was opened.
+    wrote hold the same rows. Checks the newest `_MOST_ROW_MOVES` commits, as of when the table was opened.
     """
-    for version in reversed(moves[:_MOVES]):
+    for version in reversed(row_moves[:_MOST_ROW_MOVES]):
         with root.explaining(stream):
             try:
                 files = logged_files(DeltaTable(root.uri, version=version - 1, storage_options=root.storage_options))
             except DeltaError:
                 continue  # the log was cleaned up
-            before, commit = rows_of(files), commit_at(root, version)
+            before, commit = counted_rows(files), commit_at(root, version)
             apply_commit(files, commit)
-            after = rows_of(files)
+            after = counted_rows(files)
         if before is None or after is None or before == after:
             continue
         raise StateError(

@@ -31,7 +31,7 @@ from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.partitioning import Texts
 from cdk.lake.parquet.table_files import TableFile, commit_at, missing_files
-from cdk.lake.parquet.table_rows import rows_of, schema_of
+from cdk.lake.parquet.table_rows import read_rows, schema_of
 from cdk.lake.parquet.writer import DataFile
 
 
@@ -46,7 +46,7 @@ class RowHistory:
         """
         self.table, self.main, self._stream, self._bounded = table, main, main.stream, tuple(bounded)
         table.check_partition_by(main.partition_by)
-        table.check_moves()
+        table.check_row_moves()
 
     def follow(self, spread: TaskMap = run_inline) -> None:
         """Add the rows of the main table's last commit, any other missing rows, and the columns that they need.
@@ -103,7 +103,7 @@ class RowHistory:
             if saved is None or saved.logged == ():
                 return None  # the state is lost, or rows were added while there was no history
             files = [*(saved.logged or ()), *files]
-            at = saved.logged_at
+            at = saved.logged_version
         return files
 
     def _is_of_other_states(self, followed: int) -> bool:
@@ -188,13 +188,13 @@ class RowHistory:
         schema = self.table.schema
         copied_ids: set[str] = set()
         for file in self.table.files():
-            for batch in rows_of(self.table.root, file.path, {}, schema, [RAW_ID]):
+            for batch in read_rows(self.table.root, file.path, {}, schema, [RAW_ID]):
                 copied_ids.update(filter(None, batch.column(RAW_ID).to_pylist()))
         for path in self._left_to_others():
-            for batch in rows_of(self.table.root, path, {}, schema, [RAW_ID]):
+            for batch in read_rows(self.table.root, path, {}, schema, [RAW_ID]):
                 copied_ids.update(filter(None, batch.column(RAW_ID).to_pylist()))
         for path, texts in self._files_of_log():
-            for batch in rows_of(self.main.root, path, texts, schema, schema.names):
+            for batch in read_rows(self.main.root, path, texts, schema, schema.names):
                 ids = batch.column(RAW_ID).to_pylist() if RAW_ID in batch.schema.names else []
                 new = pa.array([row is not None and row not in copied_ids for row in ids], pa.bool_())
                 if pc.any(new).as_py():

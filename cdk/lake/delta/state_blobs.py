@@ -34,6 +34,15 @@ StateFile: TypeAlias = dict[str, Any]
 """The content of a state file, or an object in it. `Any`: unexpected content raises BadState where it is used."""
 
 _FORMAT = "spark-cdk/3"
+_STORED_NAMES = {
+    "logged_version": "logged_at",
+    "newest_ms": "newest_at",
+    "rows_before": "known",
+    "rows_before_version": "known_at",
+    "started_at": "began",
+}
+"""The fields of a `TableState` that are stored under other names, those of earlier versions of the kit."""
+
 _NONCE_BITS = 20
 """How many random bits a version ends with."""
 
@@ -69,7 +78,8 @@ class StateBlobs:
         """Write a state beside the table; it is a draft until a commit names it."""
         # `asdict` would copy the whole state; orjson serializes the DataFiles itself.
         state, parts = apart(saved.state)
-        blob = {"format": _FORMAT, "stream": self._stream, **vars(saved), "state": state}
+        fields = {_STORED_NAMES.get(name, name): value for name, value in vars(saved).items()}
+        blob = {"format": _FORMAT, "stream": self._stream, **fields, "state": state}
         # Build on committed states only: any run may remove a draft that no commit has named.
         before = [self._stacks[n] for n in saved.history if n in self._stacks]
         stacks: dict[tuple[str, ...], _Stack] = {}
@@ -116,6 +126,7 @@ class StateBlobs:
             self._layers |= {int(n): layers for n, layers in blob.pop("layers", {}).items()}
             self._stacks[version] = {tuple(of): stack for of, stack in self._expanded(blob, version)}
             pending, logged = (_files(blob.pop(name)) for name in ("pending", "logged"))
+            blob |= {name: blob.pop(stored) for name, stored in _STORED_NAMES.items() if stored in blob}
             return TableState(
                 **{**blob, **{name: tuple(blob.get(name, ())) for name in ("history", "newest", "keys")}},
                 pending=pending or (),

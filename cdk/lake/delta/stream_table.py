@@ -33,8 +33,8 @@ from cdk.lake.delta.pinned_table import FilesGone, PinnedTable, TableChanged, re
 from cdk.lake.delta.receipt import Receipt, row_count
 from cdk.lake.delta.restore_detection import (
     check_columns_stay,
-    check_moves,
     check_not_restored,
+    check_row_moves,
     check_rows,
     check_same_table,
     state_of_rows,
@@ -83,7 +83,7 @@ class StreamTable(PinnedTable):
         """The version of the state that the last commit moved the marker to; None before the first commit."""
         self.rows_state_version: int | None = None
         """The version of the state that belongs to the rows: `state_version`, unless the table was restored later."""
-        self._moves: tuple[int, ...] = ()
+        self._row_moves: tuple[int, ...] = ()
         self.saved: TableState | None = None
         """The state that belongs to the table's rows; None: the table has no state."""
         self.newest: TableState | None = None
@@ -107,7 +107,7 @@ class StreamTable(PinnedTable):
             self._check_new()
             return
         rows_state = state_of_rows(self.root, self.stream, self.app, version=self.version, marker=self.state_version)
-        self.rows_state_version, certain, self._moves = rows_state
+        self.rows_state_version, certain, self._row_moves = rows_state
         saved = self.newest = None if self.rows_state_version is None else self.load(self.rows_state_version)
         if self.restored:
             self.newest = None
@@ -140,9 +140,9 @@ class StreamTable(PinnedTable):
             stream=self.stream,
         )
 
-    def check_moves(self) -> None:
+    def check_row_moves(self) -> None:
         """Raise StateError when a commit after this pipeline's last one says it only moves rows but duplicated some."""
-        check_moves(self.root, self.stream, self._moves)
+        check_row_moves(self.root, self.stream, self._row_moves)
 
     def add(self, columns: Sequence[pa.Field]) -> None:
         """Add columns, or fields of struct columns, without rewriting existing files.
@@ -270,7 +270,7 @@ class StreamTable(PinnedTable):
             self._looked_at = self.version
         self.state_version = self.rows_state_version = version
         self.saved = self.newest = saved
-        self._moves, self.lost_state = (), None
+        self._row_moves, self.lost_state = (), None
         # A restore of the table can no longer need any other state, nor the drafts of interrupted runs. A state with a
         # higher number may belong to a newer run that has written it and is about to commit.
         self._states.keep({version, *saved.history}, number(version))
@@ -333,16 +333,16 @@ class StreamTable(PinnedTable):
         named = None if logged is None else tuple(logged)
         history = tuple(self.states)[: _RETAINED_STATES - 1]  # and this one
         saved = replace(
-            saved, history=history, logged=named, logged_at=self.logged_at, rows=rows, table_id=self.table_id
+            saved, history=history, logged=named, logged_version=self.logged_version, rows=rows, table_id=self.table_id
         )
         leaving = {file.path for file in remove}
         return saved.with_newest(files, self.saved, lambda path: not overwrite and path not in leaving)
 
     @property
-    def logged_at(self) -> int | None:
+    def logged_version(self) -> int | None:
         """The version of the newest state whose commit added rows, or of an unreadable state; None: there is none."""
         newest = self.newest
-        return self.state_version if newest is None or newest.logged is not None else newest.logged_at
+        return self.state_version if newest is None or newest.logged is not None else newest.logged_version
 
     def _naming(self, named: list[AddAction | RemoveAction], schema: pa.Schema | None, *, overwrite: bool) -> Change:
         """Return a change that commits by naming files."""

@@ -95,18 +95,18 @@ class Feature:
     name: str
     ways: Mapping[Use, Way]
     """How the kit performs each use; it refuses uses that are missing here."""
-    why: str
+    reason: str
     """What would go wrong if a refused use were performed."""
-    do: str = ""
+    remedy: str = ""
     """How the user can resolve a refusal, besides choosing another path."""
     names: tuple[str, ...] = ()
     """Names of protocol features; a table that lists one of them has this feature."""
-    look: Callable[[_Log], str] = lambda _: ""
+    detector: Callable[[_Log], str] = lambda _: ""
     """Detects the feature by other means; returns what it found, empty for nothing."""
 
     def detect(self, log: _Log) -> str:
         """Return what shows that a table has the feature; empty if it does not."""
-        return self.look(log) or log.named(*self.names)
+        return self.detector(log) or log.named(*self.names)
 
 
 _ALL_FILES = dict.fromkeys(Use, Way.FILES)
@@ -144,14 +144,14 @@ FEATURES = (
         dict.fromkeys([Use.APPEND, Use.HISTORY, Use.GAIN, Use.JOIN], Way.FILES),
         "rows must not be removed",
         "use append, or set delta.appendOnly to false",
-        look=lambda log: "delta.appendOnly" if log.enabled("delta.appendOnly") else "",
+        detector=lambda log: "delta.appendOnly" if log.enabled("delta.appendOnly") else "",
     ),
     Feature(
         "CHECK constraints",
         _CHECKED,
         "rows would not be checked",
         f"drop the constraint, or {_DISCARD}",
-        look=lambda log: ", ".join(
+        detector=lambda log: ", ".join(
             name.removeprefix("delta.constraints.") for name in log.properties if name.startswith("delta.constraints.")
         ),
     ),
@@ -160,27 +160,27 @@ FEATURES = (
         _CHECKED,
         "rows would not be checked",
         _DISCARD,
-        look=lambda log: log.marked("delta.invariants"),
+        detector=lambda log: log.marked("delta.invariants"),
     ),
     Feature(
         "NOT NULL columns",
         _CHECKED,
         "rows would not be checked",
         f"let the columns be null, or {_DISCARD}",
-        look=lambda log: ", ".join(path for path, field in log.fields.items() if not field.get("nullable", True)),
+        detector=lambda log: ", ".join(path for path, field in log.fields.items() if not field.get("nullable", True)),
     ),
     Feature(
         "generated columns",
         _NONE,
         "their values would not be generated",
-        look=lambda log: log.marked("delta.generationExpression"),
+        detector=lambda log: log.marked("delta.generationExpression"),
     ),
     Feature(
         "identity columns",
         _NONE,
         _UNWRITABLE,
         names=("identityColumns",),
-        look=lambda log: log.marked("delta.identity."),
+        detector=lambda log: log.marked("delta.identity."),
     ),
     Feature(
         "column defaults",
@@ -188,14 +188,14 @@ FEATURES = (
         _UNWRITABLE,
         "ALTER TABLE ... DROP FEATURE allowColumnDefaults",
         names=("allowColumnDefaults",),
-        look=lambda log: log.marked("CURRENT_DEFAULT"),
+        detector=lambda log: log.marked("CURRENT_DEFAULT"),
     ),
     Feature(
         "a change feed",
         {**_ALL_FILES, **_ROW_BY_ROW, Use.WIDEN: Way.REFUSED},
         "it would list every row as changed, and could not be read across the change of type",
         f"{_DISCARD}, or set delta.enableChangeDataFeed to false",
-        look=lambda log: "delta.enableChangeDataFeed" if log.enabled("delta.enableChangeDataFeed") else "",
+        detector=lambda log: "delta.enableChangeDataFeed" if log.enabled("delta.enableChangeDataFeed") else "",
     ),
     Feature(
         "deletion vectors",
@@ -209,7 +209,7 @@ FEATURES = (
         _NONE,
         "columns have other names in its files, and values would read as null",
         "ALTER TABLE ... DROP FEATURE columnMapping",
-        look=lambda log: mode if (mode := log.properties.get("delta.columnMapping.mode", "none")) != "none" else "",
+        detector=lambda log: mode if (mode := log.properties.get("delta.columnMapping.mode", "none")) != "none" else "",
     ),
     _unwritable("row tracking", "rowTracking"),
     _unwritable("clustering", "clustering"),
@@ -223,7 +223,7 @@ FEATURES = (
         dict.fromkeys([Use.APPEND, Use.HISTORY, Use.GAIN], Way.FILES),
         "they would stay, and their rows would be duplicated",
         "use append, or rewrite them with the engine that wrote them, under names of plain letters",
-        look=lambda log: f"{len(log.unnamable)}, such as {log.unnamable[0]}" if log.unnamable else "",
+        detector=lambda log: f"{len(log.unnamable)}, such as {log.unnamable[0]}" if log.unnamable else "",
     ),
     Feature("variant columns", _NONE, "the kit cannot write them", names=("variantType", "variantType-preview")),
 )
@@ -269,10 +269,10 @@ class Guard:
             refused = [use for use in uses if feature.ways.get(use, Way.REFUSED) is Way.REFUSED]
             if refused:
                 name = f"{feature.name} ({what})" if what else feature.name
-                help_ = f"{feature.do}, or " if feature.do else ""
+                help_ = f"{feature.remedy}, or " if feature.remedy else ""
                 lines.append(
                     f"the table has {name}, so {' and '.join(refused)} {'is' if len(refused) == 1 else 'are'} refused: "
-                    f"{feature.why}; {help_}sync into another path"
+                    f"{feature.reason}; {help_}sync into another path"
                 )
         return lines
 

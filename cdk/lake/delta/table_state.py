@@ -13,7 +13,7 @@ from cdk.state.stored_positions import apart, put_back
 NOTE = "spark-cdk.note"
 """In the metadata of a commit: what a person did to the state."""
 
-BEGUN_ANEW = '{"what":"ignore_old_state"}'
+STATE_IGNORED = '{"what":"ignore_old_state"}'
 """The only note that a sync itself writes: it ignores the old state, as `state.ignore_old_state` requests."""
 
 SYNC = "spark-cdk.sync"
@@ -52,20 +52,20 @@ class TableState:
 
     Empty: the commit added rows, but there is no history. None: the commit added no rows.
     """
-    logged_at: int | None = field(default=None, compare=False)
+    logged_version: int | None = field(default=None, compare=False)
     """The version of the last earlier state that added rows, even if a RESTORE has undone it.
 
-    Not a time, unlike `newest_at`. Set by `StreamTable.commit`.
+    Not a time, unlike `newest_ms`. Set by `StreamTable.commit`.
     """
     records: int = 0
     """Records committed in this generation."""
-    known: int | None = None
+    rows_before: int | None = None
     """Rows that were visible when the read of this generation started, if stale rows are to be removed.
 
     None: they were not counted.
     """
-    known_at: int | None = field(default=None, compare=False)
-    """The table version in which `known` rows were counted; rows of this generation were added after it."""
+    rows_before_version: int | None = field(default=None, compare=False)
+    """The table version in which `rows_before` was counted; rows of this generation were added after it."""
     source: Mapping[str, JsonValue] | None = None
     """The validators of the responses that the rows came from (`cdk.sync.loop.conditional_state`).
 
@@ -77,7 +77,7 @@ class TableState:
     """The lookback of the stream's cursor in the sync that saved this state, in seconds; None: unknown."""
     request: str = field(default="", compare=False)
     """The fingerprint of the stream's request in the sync that saved this state; empty: unknown."""
-    began: str | None = field(default=None, compare=False)
+    started_at: str | None = field(default=None, compare=False)
     """When the sync started that read the first records this state continues from, a timestamp; None: unknown."""
     window: Mapping[str, JsonValue] | None = field(default=None, compare=False)
     """The window that this read was started for (`cdk.sync.loop.skip_windows`); None: no window, or unknown."""
@@ -89,8 +89,8 @@ class TableState:
     """The table's id from the metadata of its log; empty: unknown. Set by `StreamTable.commit`."""
     newest: tuple[str, ...] = field(default=(), compare=False)
     """Some files of the newest commit that added any, without those that a later commit removed."""
-    newest_at: int = field(default=0, compare=False)
-    """When the last of `newest` was written, in milliseconds since 1970; not a version, unlike `logged_at`."""
+    newest_ms: int = field(default=0, compare=False)
+    """When the last of `newest` was written, in milliseconds since 1970; not a version, unlike `logged_version`."""
     history: tuple[int, ...] = field(default=(), compare=False)
     """Versions of earlier states, newest first."""
 
@@ -101,10 +101,10 @@ class TableState:
         if files:
             newest = files[-_NEWEST:]
             at = max(file.modified for file in newest)
-            return replace(self, newest=tuple(file.path for file in newest), newest_at=at)
+            return replace(self, newest=tuple(file.path for file in newest), newest_ms=at)
         if before is None:
-            return replace(self, newest=(), newest_at=0)
-        return replace(self, newest=tuple(filter(stays, before.newest)), newest_at=before.newest_at)
+            return replace(self, newest=(), newest_ms=0)
+        return replace(self, newest=tuple(filter(stays, before.newest)), newest_ms=before.newest_ms)
 
 
 def commit_properties(

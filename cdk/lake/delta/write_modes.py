@@ -32,7 +32,7 @@ from cdk.lake.delta.table_guard import Use, Way
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.dedup import Identity
 from cdk.lake.parquet.merge import Merged, TableMerge, remove_scratch
-from cdk.lake.parquet.table_rows import rows_of
+from cdk.lake.parquet.table_rows import read_rows
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 
@@ -95,7 +95,7 @@ class Committed:
     """The added files."""
     receipt: Receipt = field(default_factory=Receipt)
     """What happened to the rows."""
-    apart: int = 0
+    keyless: int = 0
     """Number of committed rows without a key."""
 
 
@@ -286,7 +286,7 @@ class AppendDedup(WriteMode):
         if self._history is not None:
             with self._logging_history_errors():
                 self._history.follow()
-        return Committed(saved, True, merged.add, receipt, merged.apart)
+        return Committed(saved, True, merged.add, receipt, merged.keyless)
 
     def _merged(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> tuple[TableState, Merged, Receipt]:
         table, source, files = self.table, self.tables[-1], rows.files
@@ -350,7 +350,7 @@ def _rewritten(
 ) -> Sequence[DataFile]:
     """Have delta-rs write the rows of `files`, which no version names, to files of its own; return those."""
     schema = table.schema
-    batches = (cast_batch(batch, schema) for file in files for batch in rows_of(table.root, file.path, {}, schema))
+    batches = (cast_batch(batch, schema) for file in files for batch in read_rows(table.root, file.path, {}, schema))
     written = table.change(saved, inserted(batches, schema, mode), receipt, logged=())
     for file in files:
         table.root.delete(file.path)

@@ -17,7 +17,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdk.lake.arrow.columns import ADDITIONAL, DELETED_AT, LOCAL_TIME, META, MOMENT, RAW_ID
+from cdk.lake.arrow.columns import ADDITIONAL, DELETED_AT, META, RAW_ID, TIMESTAMP_NTZ, TIMESTAMP_UTC
 from cdk.lake.arrow.conversions import to_timestamps
 from cdk.lake.arrow.json_text import from_json_text
 from cdk.lake.parquet.keyless_rows import ReadRows, original_of, separated_keys, texts_of
@@ -25,7 +25,7 @@ from cdk.streams.order import Order, Rank, bytes_of
 
 # Columns of the in-memory tables that this module and merges compare; no stored table has them.
 FILE, ROW, CURSOR, DELETED = "_file", "_row", "_cursor", "_deleted"
-NUMBER, APART, STALE = "_number", "_apart", "_stale"
+NUMBER, KEYLESS_ID, STALE = "_number", "_keyless_id", "_stale"
 
 _RANKED_AS_IS = (pa.int64(), pa.int32(), pa.int16(), pa.int8())
 """Types whose values are their own ranks, if the cursor is an integer."""
@@ -57,7 +57,7 @@ class Identity:
     """Columns of the primary key, of scalar types."""
     cursor: CursorColumn | None = None
     """The cursor, which grows with each change of a row; None: the stream has no cursor."""
-    hard: bool = False
+    removes_deleted: bool = False
     """Whether rows of deleted keys are removed from the table; otherwise they stay, with the time of their deletion."""
     fields: tuple[str, ...] = ()
     """The names of the columns of `keys` in the source; empty if they equal the names of the columns."""
@@ -65,7 +65,7 @@ class Identity:
     def columns(self, schema: pa.Schema) -> list[str]:
         """Return the columns that a comparison always needs; it needs others only for a few rows."""
         cursor = [self.cursor.column] if self.cursor is not None else []
-        deleted = [DELETED_AT] if self.hard else []
+        deleted = [DELETED_AT] if self.removes_deleted else []
         names = dict.fromkeys([*self.keys, *cursor, *deleted, RAW_ID])
         return [name for name in names if name in schema.names]
 
@@ -84,12 +84,12 @@ def keyed(part: pa.Table, identity: Identity, rest: ReadRows) -> pa.Table:
     """Return the rows of a file as merging compares them, in file order.
 
     part: the columns of `identity`. rest: returns other columns. Columns of the result: `_k0`, ... the key, all null if
-    the row is apart; `_apart`, what identifies such a row; `_cursor`, the rank of the cursor value; `_row`, `_deleted`,
-    `_airbyte_raw_id`.
+    the row is keyless; `_keyless_id`, what identifies such a row; `_cursor`, the rank of the cursor value; `_row`,
+    `_deleted`, `_airbyte_raw_id`.
     """
     names = [f"_k{i}" for i in range(len(identity.keys))]
     nulls = reduce(pc.or_, [pc.is_null(part[name]) for name in identity.keys])
-    keys, apart = separated_keys(
+    keys, keyless_ids = separated_keys(
         [_comparable(part[name]) for name in identity.keys],
         nulls.combine_chunks(),
         [identity.named(name) for name in identity.keys],
@@ -98,10 +98,10 @@ def keyed(part: pa.Table, identity: Identity, rest: ReadRows) -> pa.Table:
     columns = dict(zip(names, keys, strict=True))
     # A row without a key and without an id comes from another writer, never from a read; only its place in the file
     # could tell it from a row of the same content.
-    columns[APART] = pc.if_else(pc.is_null(part[RAW_ID]), pc.binary_slice(apart, 0, 1), apart)
+    columns[KEYLESS_ID] = pc.if_else(pc.is_null(part[RAW_ID]), pc.binary_slice(keyless_ids, 0, 1), keyless_ids)
     columns[CURSOR] = _ranks(part, identity.cursor, rest)
     columns[ROW] = pa.array(range(part.num_rows), pa.int64())
-    deletable = identity.hard and DELETED_AT in part.column_names
+    deletable = identity.removes_deleted and DELETED_AT in part.column_names
     columns[DELETED] = _deleted(part[DELETED_AT], rest) if deletable else pa.repeat(False, part.num_rows)
     columns[RAW_ID] = part[RAW_ID]
     return pa.table(columns).combine_chunks()
@@ -137,7 +137,7 @@ def _mean_deleted(marks: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def latest_rows(parts: Iterable[pa.Table], keys: int) -> pa.Table:
-    """Return the winner of each key in `parts`, sorted by key, rows that are apart last.
+    """Return the winner of each key in `parts`, sorted by key, keyless rows last.
 
     parts: the rows of one file each, as `keyed` returns them. keys: how many columns the key has. The result also has
     `_file`: index of the part, `_row`: index of the row in it, `_number`: index in the result.
@@ -148,8 +148,8 @@ def latest_rows(parts: Iterable[pa.Table], keys: int) -> pa.Table:
     rows = pa.concat_tables(_alike(numbered))
     names = [f"_k{i}" for i in range(keys)]
     # Nulls sort last in either order: a row without a cursor value is older than a row with one.
-    if rows[APART].null_count < rows.num_rows:
-        names.append(APART)
+    if rows[KEYLESS_ID].null_count < rows.num_rows:
+        names.append(KEYLESS_ID)
     order = [*((name, "ascending") for name in names), *((name, "descending") for name in (CURSOR, RAW_ID))]
     rows = rows.take(pc.sort_indices(rows, sort_keys=order)).combine_chunks()
     latest = rows.filter(_first_of_each(rows, names)).drop_columns([RAW_ID])
@@ -170,8 +170,8 @@ def pairs(existing: pa.Table, winners: pa.Table, keys: int) -> pa.Table:
     """Return each existing row with a winner's key, by `_row`, the winner's `_number`, and `_stale`: it is older."""
     existing, winners = _alike([existing, winners])
     joins = [_joined(existing, winners, [f"_k{i}" for i in range(keys)])]
-    if winners[APART].null_count < winners.num_rows and existing[APART].null_count < existing.num_rows:
-        joins.append(_joined(existing, winners, [APART]))
+    if winners[KEYLESS_ID].null_count < winners.num_rows and existing[KEYLESS_ID].null_count < existing.num_rows:
+        joins.append(_joined(existing, winners, [KEYLESS_ID]))
     joined = pa.concat_tables(joins)
     existing_cursor, new_cursor = joined[CURSOR], joined[f"{CURSOR}_new"]
     # If the values are equal or cannot be compared, the row just read is the newer one.
@@ -225,12 +225,12 @@ def _column_ranks(column: pa.Array, cursor: CursorColumn) -> pa.Array:
     kind, order = column.type, cursor.order
     if order.kind is int and kind in _RANKED_AS_IS:
         return column.cast(pa.int64())
-    if order.kind is datetime and kind in (MOMENT, LOCAL_TIME, pa.date32()):
+    if order.kind is datetime and kind in (TIMESTAMP_UTC, TIMESTAMP_NTZ, pa.date32()):
         return column.cast(pa.timestamp("us")).cast(pa.int64())
     if order.kind is datetime and pa.types.is_string(kind) and not cursor.json and _ISO.issuperset(order.formats):
         with suppress(pa.ArrowException):
             # The same ranks as `MomentOrder`, in a tenth of the time; `MomentOrder` parses more spellings.
-            if (timestamps := to_timestamps(column, MOMENT)) is not None:
+            if (timestamps := to_timestamps(column, TIMESTAMP_UTC)) is not None:
                 return timestamps.cast(pa.int64())
     # Most values occur more than once, so each distinct value is ranked only once.
     encoded = column.dictionary_encode()

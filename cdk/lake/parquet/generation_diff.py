@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from cdk.base.errors import ConfigError
 from cdk.base.task_map import TaskMap
 from cdk.lake.arrow.cast import cast_batch
-from cdk.lake.arrow.columns import DELETED_AT, GENERATION, MOMENT
+from cdk.lake.arrow.columns import DELETED_AT, GENERATION, TIMESTAMP_UTC
 from cdk.lake.parquet.rewrite import TableLayout, flat
 from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.writer import DataFile
@@ -92,7 +92,7 @@ def check_flag(schema: pa.Schema, where: str) -> None:
         raise ConfigError(f"{where}: the column {DELETED_AT} is {kind}, expected a timestamp or string; set it to hard")
 
 
-FLAG = pa.field(DELETED_AT, MOMENT)
+FLAG = pa.field(DELETED_AT, TIMESTAMP_UTC)
 """The column that flagging adds to a table without one."""
 
 

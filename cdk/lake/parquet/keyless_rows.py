@@ -1,7 +1,7 @@
 """Rows without a key: what identifies each, so that it neither merges with another row nor appears twice.
 
-A row is *apart* when a part of its key is null, is missing, or did not fit its column. It is not apart if the column
-was widened since and can hold the value now, even though the row still has null there. A row that is apart is
+A row is *keyless* when a part of its key is null, is missing, or did not fit its column. It is not keyless if the
+column was widened since and can hold the value now, even though the row still has null there. A keyless row is
 identified by its key as the source sent it, if that is complete (it is in `_airbyte_meta`); otherwise by all of its
 content. Pure; needs no Spark.
 """
@@ -37,14 +37,14 @@ _NO_CONTENT = frozenset({RAW_ID, EXTRACTED_AT, GENERATION, DELETED_AT, ROW_SOURC
 _DIGEST = 16
 """Size of a digest in bytes."""
 NULL, HIDDEN = b"n", b"h"
-"""The first byte of what identifies a row that is apart. NULL: a column of its key is null. HIDDEN: no column is null,
+"""The first byte of what identifies a keyless row. NULL: a column of its key is null. HIDDEN: no column is null,
 but the values differ from the source's."""
 
 
 def separated_keys(
     keys: Sequence[pa.ChunkedArray], nulls: pa.Array, names: Sequence[frozenset[str]], rest: ReadRows
 ) -> tuple[Sequence[pa.ChunkedArray], pa.Array]:
-    """Return the columns of the key, null where the row is apart, and what identifies the rows that are apart.
+    """Return the columns of the key, null where the row is keyless, and what identifies the keyless rows.
 
     nulls: whether each row has null in one of the columns. names: the names that `_airbyte_meta` may use for each
     column.
@@ -75,10 +75,10 @@ def separated_keys(
         for row, digest in zip(unknown, _digests(rest(None, mask)), strict=True):
             ids[row] = digest
     starts = pc.if_else(nulls, pa.scalar(NULL), pa.scalar(HIDDEN))
-    apart = pc.binary_join_element_wise(starts, pa.array(ids, pa.binary()), pa.scalar(b""))
-    ordinary = pc.is_null(apart)
+    keyless_ids = pc.binary_join_element_wise(starts, pa.array(ids, pa.binary()), pa.scalar(b""))
+    ordinary = pc.is_null(keyless_ids)
     columns = [_with(column, values) for column, values in zip(keys, repaired, strict=True)]
-    return [pc.if_else(ordinary, column, pa.scalar(None, column.type)) for column in columns], apart
+    return [pc.if_else(ordinary, column, pa.scalar(None, column.type)) for column in columns], keyless_ids
 
 
 def _with(column: pa.ChunkedArray, values: Mapping[int, object]) -> pa.ChunkedArray:

@@ -25,12 +25,12 @@ from cdk.base.process.crash_points import crash_point
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.arrow.columns import OWN_COLUMNS
-from cdk.lake.parquet.dedup import APART, DELETED, FILE, NUMBER, ROW, Identity, keyed, latest_rows, superseded
+from cdk.lake.parquet.dedup import DELETED, FILE, KEYLESS_ID, NUMBER, ROW, Identity, keyed, latest_rows, superseded
 from cdk.lake.parquet.keyless_rows import HIDDEN, NULL
 from cdk.lake.parquet.partitioning import Texts
 from cdk.lake.parquet.rewrite import TableLayout, flat
 from cdk.lake.parquet.table_files import TableFile
-from cdk.lake.parquet.table_rows import rows_of
+from cdk.lake.parquet.table_rows import read_rows
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 
@@ -60,7 +60,7 @@ class Merged:
     """Staged rows that are older than another staged row of their key."""
     deleted: int = 0
     """Staged rows that mark their key as deleted."""
-    apart: int = 0
+    keyless: int = 0
     """Staged rows without a key (`cdk.lake.parquet.dedup`)."""
     compared: int = 0
     """Number of the table's files that were read."""
@@ -109,7 +109,7 @@ class TableMerge:
             len(lost),
             sum(part.num_rows for part in read) - winners.num_rows,
             pc.sum(pc.and_not(winners[DELETED], stale)).as_py() or 0,
-            sum(part.num_rows - part[APART].null_count for part in read),
+            sum(part.num_rows - part[KEYLESS_ID].null_count for part in read),
             len(compared),
             () if self.staged else tuple(file.path for file in staged if file not in add),
         )
@@ -121,7 +121,7 @@ class TableMerge:
 
     def keyed(self, folder: Folder, path: str, partition: Texts | None = None) -> pa.Table:
         """Return the rows of a file as `cdk.lake.parquet.dedup` compares them. partition: the file's partition."""
-        return self.keyed_rows(partial(rows_of, folder, path, partition or {}, self.table.schema))
+        return self.keyed_rows(partial(read_rows, folder, path, partition or {}, self.table.schema))
 
     def keyed_rows(self, read: Callable[[Sequence[str]], Iterable[pa.RecordBatch]]) -> pa.Table:
         """Return rows as `cdk.lake.parquet.dedup` compares them. read: yields rows with the columns that exist."""
@@ -202,9 +202,9 @@ def scratch_files(root: Folder) -> Iterator[tuple[Folder, str]]:
 def _candidates(winners: pa.Table, table: Sequence[TableFile]) -> Iterator[TableFile]:
     """Yield the files that may hold a winner's key, or a keyless row that may equal a keyless winner."""
     first = winners["_k0"].drop_null().to_pylist()
-    apart = [None if mark is None else mark[:1] for mark in winners[APART].unique().to_pylist()]
+    kinds = [None if mark is None else mark[:1] for mark in winners[KEYLESS_ID].unique().to_pylist()]
     for file in table:
-        if HIDDEN in apart or (NULL in apart and file.nulls != 0):
+        if HIDDEN in kinds or (NULL in kinds and file.nulls != 0):
             yield file
         elif file.low is None or file.high is None or file.nulls != 0:
             # Null may stand for a key that did not fit its column then, but fits since the column was widened.
@@ -222,7 +222,7 @@ def _compare(merge: TableMerge, name: str, file: TableFile) -> _Compared:
     existing = merge.keyed(root, file.path, file.partition)
     filters: pc.Expression | None = None
     if file.low is not None and file.high is not None and file.nulls == 0:
-        filters = ((pc.field("_k0") >= file.low) & (pc.field("_k0") <= file.high)) | pc.field(APART).is_valid()
+        filters = ((pc.field("_k0") >= file.low) & (pc.field("_k0") <= file.high)) | pc.field(KEYLESS_ID).is_valid()
     with root.explaining(), root.join(_SCRATCH).reader(name) as source:
         winners = pq.read_table(source, filters=filters)
     replaced, lost = superseded(existing, winners, len(merge.identity.keys))
@@ -235,7 +235,7 @@ def _compare(merge: TableMerge, name: str, file: TableFile) -> _Compared:
 
 
 def _keep(merge: TableMerge, part: _Part) -> list[DataFile]:
-    rows = rows_of(merge.source, part.path, {}, merge.table.schema)
+    rows = read_rows(merge.source, part.path, {}, merge.table.schema)
     return merge.table.write(_selected(rows, lambda numbers: pc.is_in(numbers, value_set=part.rows)))
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from cdk.base.task_map import TaskMap
 from cdk.lake.arrow.cast import cast_batch, unfit
 from cdk.lake.parquet.table_files import TableFile
-from cdk.lake.parquet.table_rows import rows_of
+from cdk.lake.parquet.table_rows import read_rows
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import Folder
 
@@ -37,7 +37,7 @@ class TableLayout:
         """Yield the rows of a file with all columns, or only those in `names`; columns that it lacks are null."""
         names = self.schema.names if names is None else names
         schema = pa.schema([self.schema.field(name) for name in names])
-        for batch in rows_of(self.root, file.path, file.partition, self.schema, names):
+        for batch in read_rows(self.root, file.path, file.partition, self.schema, names):
             yield cast_batch(batch, schema)
 
     def uncast_rows(self, file: TableFile) -> Iterator[pa.RecordBatch]:
@@ -45,7 +45,7 @@ class TableLayout:
 
         A file of another writer may have additional columns; readers of Delta ignore them.
         """
-        return rows_of(self.root, file.path, file.partition, self.schema, self.schema.names)
+        return read_rows(self.root, file.path, file.partition, self.schema, self.schema.names)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> list[DataFile]:
         """Write rows, cast to the table's columns, to new files; these are invisible until a commit names them.

@@ -168,7 +168,7 @@ def _deleted(handle: DeltaTable, paths: Sequence[str]) -> dict[str, int]:
     return counts
 
 
-def rows_of(files: Mapping[str, LoggedFile]) -> int | None:
+def counted_rows(files: Mapping[str, LoggedFile]) -> int | None:
     """Return the total rows of files; None if some file has no row count."""
     return total_rows([file.counted for file in files.values()])
 
@@ -202,7 +202,7 @@ def apply_commit(files: dict[str, LoggedFile], commit: LoggedCommit) -> int | No
     leave = {*come, *commit.remove} & files.keys()
     removed = total_rows([files.pop(path).counted for path in leave])
     files.update(come)
-    added = rows_of(come)
+    added = counted_rows(come)
     return None if added is None or removed is None else added - removed
 
 

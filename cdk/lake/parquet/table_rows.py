@@ -12,7 +12,7 @@ from cdk.lake.storage.folder import Folder
 _BATCH_ROWS = 64_000
 
 
-def rows_of(
+def read_rows(
     folder: Folder, path: str, partition: Texts, schema: pa.Schema, names: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file in order, with all columns that it has, or those in `names`, and its partition columns.

@@ -73,13 +73,13 @@ def unfinished_sync(target: Folder, pipeline: str) -> tuple[str, bool] | None:
     return sync, host == socket.gethostname() and process.isdecimal() and _runs(int(process))
 
 
-def note_completed(target: Folder, pipeline: str, began: Mapping[str, datetime]) -> None:
+def note_completed(target: Folder, pipeline: str, started: Mapping[str, datetime]) -> None:
     """Record that the sync that holds the lock has read streams to their ends. Raises OSError, and what a store raises.
 
-    began: when the read of each stream started.
+    started: when the read of each stream started.
     """
-    times = {**last_completed(target, pipeline), **began}
-    content = to_json({name: moment.isoformat() for name, moment in times.items()})
+    times = {**last_completed(target, pipeline), **started}
+    content = to_json({name: started_at.isoformat() for name, started_at in times.items()})
     target.join("_cdk").write(f"{pipeline}.completed", content)
 
 
@@ -87,7 +87,7 @@ def last_completed(target: Folder, pipeline: str) -> Mapping[str, datetime]:
     """Return when the last complete read of each stream started, as far as it was recorded."""
     with suppress(ValueError, TypeError, AttributeError):  # the file may have been edited
         noted: Stored = from_json(_read(target.join("_cdk"), f"{pipeline}.completed") or "{}")
-        return {name: datetime.fromisoformat(moment) for name, moment in noted.items()}
+        return {name: datetime.fromisoformat(text) for name, text in noted.items()}
     return {}
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import datasource  # filters are accessed only where they are u
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from cdk.base.values import FieldValue
-from cdk.lake.arrow.columns import MOMENT, ColumnType
+from cdk.lake.arrow.columns import TIMESTAMP_UTC, ColumnType
 from cdk.spark.datasource.open_stream import OpenStream, masking
 from cdk.spark.datasource.task_reader import TaskReader
 from cdk.state.position import Start
@@ -86,7 +86,7 @@ class FilterPushdown:
     def apply(self, stream: Stream, slices: Iterable[Slice]) -> Iterator[Slice]:
         """Yield the slices that may have matching rows, in order; an open window starts later if filters allow it."""
         for slice in slices:
-            if self._wants(slice.partition) and (narrowed := self._cut(stream, slice)) is not None:
+            if self._wants(slice.partition) and (narrowed := self._narrowed(stream, slice)) is not None:
                 yield narrowed
 
     def _between(self, name: str, lower: FieldValue, upper: FieldValue) -> None:
@@ -106,7 +106,7 @@ class FilterPushdown:
             for name, values in self._partition_filters
         )
 
-    def _cut(self, stream: Stream, slice: Slice) -> Slice | None:
+    def _narrowed(self, stream: Stream, slice: Slice) -> Slice | None:
         cursor, window, lower, upper = stream.cursor, slice.window, self._lower, self._upper
         if cursor is None or window is None:
             return slice
@@ -156,7 +156,7 @@ def _kind(cursor: Cursor | None, column: ColumnType | None) -> type[Value] | Non
     """Return the type to compare filters on the cursor's column as; None if its column's order is not the cursor's."""
     if cursor is not None and cursor.order.kind is int:
         return int if column == pa.int64() else None
-    return datetime if cursor is not None and column == MOMENT else None
+    return datetime if cursor is not None and column == TIMESTAMP_UTC else None
 
 
 def _is(kind: type[Value], value: FieldValue) -> bool:

@@ -35,7 +35,7 @@ Keep = Callable[[Slice, ReadPage], ReadPage]
 
 
 @dataclass(frozen=True, slots=True)
-class Hand:
+class TaskSlices:
     """What one task reads; sent to the task.
 
     threads: maximum number of its slices, or of their pages, that it reads at once. tokens: the access tokens of the
@@ -82,15 +82,18 @@ class TaskReader:
         """
         if not slices:
             # Without any partition, Spark would make one of its own, which differs between its versions.
-            return [InputPartition(Hand())]
+            return [InputPartition(TaskSlices())]
         # The duration of the read is unknown, so the tokens must have at least half of their lifetime left.
         tokens = access_tokens(self.stream, inf)
         most = min(self.concurrency, max(1, self.stream.max_concurrency or self.concurrency))
-        hands = 1 if self.stream.in_one_task else min(most, self.tasks, len(slices))
-        threads = [len(range(n, most, hands)) for n in range(hands)]
+        task_count = 1 if self.stream.in_one_task else min(most, self.tasks, len(slices))
+        threads = [len(range(n, most, task_count)) for n in range(task_count)]
         now = system_clock().timestamp()
-        shares = [TaskShare((n,), hands, now) for n in range(hands)]
-        return [InputPartition(Hand(tuple(slices[n::hands]), threads[n], tokens, shares[n])) for n in range(hands)]
+        shares = [TaskShare((n,), task_count, now) for n in range(task_count)]
+        return [
+            InputPartition(TaskSlices(tuple(slices[n::task_count]), threads[n], tokens, shares[n]))
+            for n in range(task_count)
+        ]
 
     def batches(self, partition: InputPartition, keep: Keep = lambda _, page: page) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition's slices, one batch per page; pages of several slices are interleaved.
@@ -101,7 +104,7 @@ class TaskReader:
         CredentialsError: when an access token has expired, and its refresh token is single-use.
         """
         rows, copies = RecordBatchBuilder(self.declared, generation=GENERATION), StreamCopies(self.stream)
-        hand: Hand = partition.value
+        task: TaskSlices = partition.value
         delivered = set[int]()
 
         def read(numbered: tuple[int, Slice]) -> Iterator[ReadPage]:
@@ -114,9 +117,9 @@ class TaskReader:
         # Spark reuses its workers: what a task learns of the API must not outlive the task.
         own_run = RunScope().working()
         masked = (masking(self.secrets), masked_lines(self.secrets))
-        with limiting(), masked[0], masked[1], own_run, holding(hand.tokens, last=True), sharing(hand.share):
+        with limiting(), masked[0], masked[1], own_run, holding(task.tokens, last=True), sharing(task.share):
             run_tokens().learn = self.secrets.add
-            for (n, slice), page in Threads(hand.threads)(iter(enumerate(hand.slices)), read):
+            for (n, slice), page in Threads(task.threads)(iter(enumerate(task.slices)), read):
                 if page.restarted and n in delivered:
                     # Spark already has the rows, so they would be duplicated.
                     raise TransientError(

@@ -111,7 +111,7 @@ def with_beginning(plan: StreamPlan, saved: TableState, *, started: datetime | N
     """
     if resumed and (saved.complete or saved.state):
         return saved if saved.window == plan.window else replace(saved, window=None)
-    return replace(saved, began=None if started is None else started.isoformat(), window=plan.window)
+    return replace(saved, started_at=None if started is None else started.isoformat(), window=plan.window)
 
 
 def with_start(plan: StreamPlan, saved: TableState) -> TableState:

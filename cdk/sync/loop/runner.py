@@ -345,9 +345,11 @@ class SyncRunner:
 
     def _note_completed(self, target: Folder, read: Sequence[tuple[StreamPlan, TableState]]) -> None:
         """Record when the reads of completed streams started; a read resumed from an earlier sync started with that."""
-        began = {plan.name: datetime.fromisoformat(saved.began) for plan, saved in read if saved.began is not None}
+        started = {
+            plan.name: datetime.fromisoformat(saved.started_at) for plan, saved in read if saved.started_at is not None
+        }
         try:
-            note_completed(target, self._pipeline.name, began)
+            note_completed(target, self._pipeline.name, started)
         except (CdkError, OSError) as error:
             logger.warning("when streams were last read to their ends could not be noted: %s", error)
 

@@ -3,9 +3,9 @@
 The windows that were read of a stream are in a slot of the log that mirrors the tables, `window:<stream>`. They count
 only while the table has the state that the log recorded: a table that was moved away, restored or reset is read.
 
-The state of a table says for which window its rows are read, and since when: `TableState.window` and `began`. A sync
-that continues an interrupted one therefore completes the window that was started. The slot follows the table: what a
-killed sync could not write, the next one writes before it reads. A window is
+The state of a table says for which window its rows are read, and since when: `TableState.window` and `started_at`. A
+sync that continues an interrupted one therefore completes the window that was started. The slot follows the table: what
+a killed sync could not write, the next one writes before it reads. A window is
 
     {"selection": "5f3a...", "start": "2024-01-02T00:00:00+00:00", "end": "2024-01-03T00:00:00+00:00"}
 """
@@ -116,12 +116,12 @@ class SkipWindows:
         moved: windows that were read before no longer count.
         """
         news = moved and handler.forget()
-        if saved is None or not saved.complete or saved.began is None:
+        if saved is None or not saved.complete or saved.started_at is None:
             return news
         match saved.window:
             case {"selection": handler.selection, "start": str(start), "end": str(end)}:
                 # A bucket that had not ended when an interrupted read started may have grown since.
-                settled = min(datetime.fromisoformat(saved.began), self._started) - self._options.settle
+                settled = min(datetime.fromisoformat(saved.started_at), self._started) - self._options.settle
                 span = Interval(datetime.fromisoformat(start), min(datetime.fromisoformat(end), settled))
                 return handler.update_state(Planned(span, normal([span]))) or news
             case _:

@@ -90,7 +90,7 @@ class StaleRemoval:
         Raises what a store raises.
         """
         known = repeat_if_changed(self._table, partial(self._known, saved.generation, spread))
-        return replace(saved, known=known, known_at=self._table.version)
+        return replace(saved, rows_before=known, rows_before_version=self._table.version)
 
     def _known(self, generation: int, spread: TaskMap) -> int:
         diff = self._generation_diff(generation)
@@ -163,7 +163,7 @@ class StaleRemoval:
 
     def _decide(self, saved: TableState, total: GenerationCounts, plan: Callable[[], str]) -> StaleCount:
         """Decide whether to remove the missing rows. plan: returns a digest that identifies them."""
-        count = StaleCount(self._options.removal, max(total.stale, saved.known or 0), total.current, total.stale)
+        count = StaleCount(self._options.removal, max(total.stale, saved.rows_before or 0), total.current, total.stale)
         reason = self._skip_reason or self._doubt(saved)
         counted = EntityCounts(count.previous, count.current, count.missing)
         refused = "" if reason else refusal("", counted, self._options.guards(), lambda: f"{count.missing}-{plan()}")
@@ -173,12 +173,12 @@ class StaleRemoval:
 
     def _doubt(self, saved: TableState) -> str:
         """Return why rows of other generations may not be stale; empty if they certainly are."""
-        if saved.known is None or saved.known_at is None:
+        if saved.rows_before is None or saved.rows_before_version is None:
             return (
                 "what it saw is not known for sure: records left the source while its pages were read, or it began "
                 "without remove_stale, or where a person has set it; the next read that is complete removes"
             )
-        other = self._table.others.writer_since(saved.known_at)
+        other = self._table.others.writer_since(saved.rows_before_version)
         if other is None:
             return "the table's log no longer says whether other pipelines have written to it since the read began"
         return other and f"the pipeline {other} has written to the table since the read began; the next one removes"

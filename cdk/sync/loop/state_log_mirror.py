@@ -16,7 +16,7 @@ from cdk.base.values import JsonValue, Stored, from_json, to_json
 from cdk.lake.admin.edits import reset
 from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_state import BEGUN_ANEW, TableState
+from cdk.lake.delta.table_state import STATE_IGNORED, TableState
 from cdk.state.layers.layer_file import StoredLayer
 from cdk.state.layers.layered_map import LayeredMap
 from cdk.state.log.session import open_session
@@ -140,7 +140,7 @@ def _begin_anew(location: StreamLocation, tables: OpenTables, sync: str) -> None
         return
     new = reset(table.saved or TableState("", "")).saved
     tables.complete_history(location, table)
-    table.move(_of_sync(new, sync), note=BEGUN_ANEW)
+    table.move(_of_sync(new, sync), note=STATE_IGNORED)
 
 
 def _of_sync(saved: TableState, sync: str) -> TableState:

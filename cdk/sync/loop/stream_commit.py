@@ -159,7 +159,7 @@ class StreamCommit:
         """End a read without changes: the table stays as it is, with the newest source state."""
         table = self._writing.table
         assert table.saved is not None  # something was known
-        known = replace(table.saved, began=saved.began, window=saved.window)
+        known = replace(table.saved, started_at=saved.started_at, window=saved.window)
         if self.source.moved:
             moved = self._with_source(replace(known, sync=saved.sync), finished=True)
             self._check(moved)
@@ -221,12 +221,12 @@ class StreamCommit:
     def _commit_removing(
         self, removal: StaleRemoval, saved: TableState, rows: CommitRows, spread: TaskMap
     ) -> Iterator[CommitOutcome]:
-        if self._begins and saved.known is None:
+        if self._begins and saved.rows_before is None:
             saved = removal.begin(saved, spread)
         self._begins = False
         if self._moved:
             # Committed even if this sync ends before the read does, because the next sync resumes the read.
-            saved = replace(saved, known=None)
+            saved = replace(saved, rows_before=None)
         added = self._add(saved, rows, spread, complete=False)
         yield added
         if not rows.finished:

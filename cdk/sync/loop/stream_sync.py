@@ -392,7 +392,7 @@ class StreamSync:
             files=report.files + len(done.files),
             bytes=report.bytes + sum(file.size for file in done.files),
             commits=report.commits + done.done,
-            apart=report.apart + done.apart,
+            apart=report.apart + done.keyless,
             by_commit=report.by_commit.plus(self.table.version, done.files, done.receipt, outcome.seconds)
             if done.done
             else report.by_commit,

@@ -58,7 +58,7 @@ def check_writing(stream_plan: StreamPlan, tables: OpenTables) -> StreamTable | 
         check_guards(stream_plan, declared, SchemaChange(declared, pa.schema([])), Guard(), history)
         return None
     check_owner(table, stream_plan, tables.pipeline)
-    check_moves(stream_plan, table)
+    check_row_moves(stream_plan, table)
     planned = planned_columns(stream_plan, declared, table)
     check_guards(stream_plan, declared, planned, table.guard, history)
     check_key(stream_plan, table, identity(stream_plan, planned.schema, planned.columns), planned)
@@ -229,11 +229,11 @@ def check_fields(stream_plan: StreamPlan, owners: Iterable[str]) -> None:
             )
 
 
-def check_moves(stream_plan: StreamPlan, table: StreamTable) -> None:
-    """Raise StateError if the table has duplicate rows (`StreamTable.check_moves`) that would remain."""
+def check_row_moves(stream_plan: StreamPlan, table: StreamTable) -> None:
+    """Raise StateError if the table has duplicate rows (`StreamTable.check_row_moves`) that would remain."""
     # An overwrite replaces all rows, including duplicates.
     if not stream_plan.traits.hidden_until_complete:
-        table.check_moves()
+        table.check_row_moves()
 
 
 def planned_columns(

@@ -15,7 +15,7 @@ from cdk.lake.admin.edits import import_state
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.state_admin import Admin, EditResult
 from cdk.lake.arrow.columns import ADDITIONAL, column_name, field_of
-from cdk.lake.arrow.json_schema import warn_of_slips
+from cdk.lake.arrow.json_schema import warn_of_schema_mistakes
 from cdk.lake.arrow.schema_evolution import MOST_COLUMNS, Grown, Policy, SchemaChange, with_columns
 from cdk.lake.delta.pinned_table import FilesGone, repeat_if_changed
 from cdk.lake.delta.table_guard import Use
@@ -32,8 +32,8 @@ from cdk.sync.loop.table_fit import (
     bounded_columns,
     check_guards,
     check_key,
-    check_moves,
     check_owner,
+    check_row_moves,
     declared_columns,
     existing_table,
     history_guard,
@@ -72,7 +72,7 @@ class TableWriting:
         self._declared = declared_columns(stream_plan)
         self._met: dict[str, pa.DataType] = {}
         self._warn_of_most, self._warn_of_unwritable = FirstWarning(), FirstWarning()
-        warn_of_slips(name, stream.json_schema())
+        warn_of_schema_mistakes(name, stream.json_schema())
         warn_of_fields_without_column(name, stream.json_schema(), self._declared)
         self.table = existing_table(stream_plan, self._declared, tables) or tables.create(
             stream_plan.location, *new_columns(stream_plan, self._declared)
@@ -81,7 +81,7 @@ class TableWriting:
         if refreshed and stream_plan.traits.repeats_rows:
             stream_plan = replace(stream_plan, write_mode=FULL_REFRESH_DEFAULT)
         self._plan = stream_plan
-        check_moves(stream_plan, self.table)
+        check_row_moves(stream_plan, self.table)
         self._columns = self._planned()
         guards = (self.table.guard, history_guard(stream_plan, tables))
         check_guards(stream_plan, self._declared, self._columns, *guards)

@@ -276,7 +276,7 @@ def test_after_a_rollback_of_the_table_a_sync_brings_back_what_is_missing(
     stream.hours = Orders.hours[:9]
     lake.sync()
     first = sorted(lake.rows)
-    number = lake.admin.standing(lake.one).number
+    number = lake.admin.status(lake.one).number
     assert number is not None
     stream.hours = Orders.hours
     lake.sync()
@@ -302,7 +302,7 @@ def test_after_a_rollback_of_the_state_alone_rows_come_again(tmp_path: Path) -> 
     lake = Lake(tmp_path, stream)
     stream.hours = Orders.hours[:9]
     lake.sync()
-    number = lake.admin.standing(lake.one).number
+    number = lake.admin.status(lake.one).number
     assert number is not None
     stream.hours = Orders.hours
     later = lake.sync()
@@ -331,7 +331,7 @@ def test_a_rollback_to_an_interrupted_read_says_that_only_the_sync_after_the_nex
     stream = Torn()
     lake = Lake(tmp_path, stream, StreamOptions(write_mode="append"))
     assert "the source is down" in lake.refused()
-    number = lake.admin.standing(lake.one).number
+    number = lake.admin.status(lake.one).number
     assert number is not None
     stream.torn = False
     lake.sync()
@@ -348,7 +348,7 @@ def test_a_rollback_to_an_interrupted_read_says_that_only_the_sync_after_the_nex
 def test_a_rollback_to_where_the_table_stands_changes_nothing(tmp_path: Path) -> None:
     lake = Lake(tmp_path, Orders())
     lake.sync()
-    number = lake.admin.standing(lake.one).number
+    number = lake.admin.status(lake.one).number
     assert number is not None
     before = lake.table.version
 
@@ -484,10 +484,10 @@ def test_a_table_whose_marker_is_gone_is_not_read_again_on_its_own(tmp_path: Pat
     assert "marker, which names the current one, is missing" in lake.refused()
     assert len(lake.rows) == everything
 
-    number = max(lake.admin.standing(lake.one).retained)
+    number = max(lake.admin.status(lake.one).retained)
     lake.admin.rollback(lake.one, number)
     assert (lake.sync(), len(lake.rows)) == (0, everything)
-    assert (lake.admin.standing(lake.one).number or 0) > number
+    assert (lake.admin.status(lake.one).number or 0) > number
 
 
 def test_a_table_whose_marker_is_gone_is_read_again_after_a_reset(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cdk.base.errors import BugError
 from cdk.base.values import Json
 from cdk.lake.arrow.cast import cast_batch, unfit
-from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, MOMENT
+from cdk.lake.arrow.columns import BIG_INTEGER, TIMESTAMP_NTZ, TIMESTAMP_UTC
 
 INT, DOUBLE, TEXT, BOOL, DATE = pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.date32()
 AT = datetime(2024, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
@@ -43,10 +43,10 @@ def moved(values: list[Json], old: pa.DataType, new: pa.DataType) -> list[Json]:
         (BIG_INTEGER, TEXT, [Decimal(10**37), None], [str(10**37), None]),
         (pa.decimal128(10, 2), TEXT, [Decimal("1.50")], ["1.50"]),
         (DATE, TEXT, [date(2024, 1, 2), None], ["2024-01-02", None]),
-        (DATE, MOMENT, [date(2024, 1, 2)], [datetime(2024, 1, 2, tzinfo=UTC)]),
-        (DATE, LOCAL_TIME, [date(2024, 1, 2)], [datetime(2024, 1, 2)]),  # noqa: DTZ001 - it has no zone
-        (MOMENT, TEXT, [AT, None], ["2024-01-02T03:04:05.000006Z", None]),
-        (LOCAL_TIME, TEXT, [WALL, None], ["2024-01-02T03:04:05.000006", None]),
+        (DATE, TIMESTAMP_UTC, [date(2024, 1, 2)], [datetime(2024, 1, 2, tzinfo=UTC)]),
+        (DATE, TIMESTAMP_NTZ, [date(2024, 1, 2)], [datetime(2024, 1, 2)]),  # noqa: DTZ001 - it has no zone
+        (TIMESTAMP_UTC, TEXT, [AT, None], ["2024-01-02T03:04:05.000006Z", None]),
+        (TIMESTAMP_NTZ, TEXT, [WALL, None], ["2024-01-02T03:04:05.000006", None]),
         (pa.list_(INT), pa.list_(TEXT), [[1, None], [], None, [2]], [["1", None], [], None, ["2"]]),
         (pa.list_(INT), TEXT, [[1, None], [], None], ["[1,null]", "[]", None]),
         (
@@ -62,7 +62,7 @@ def moved(values: list[Json], old: pa.DataType, new: pa.DataType) -> list[Json]:
             [[{"b": None, "a": "1"}, None], None],
         ),
         (
-            pa.struct([("at", pa.list_(MOMENT)), ("d", DATE), ("n", BIG_INTEGER), ("f", DOUBLE), ("x", BOOL)]),
+            pa.struct([("at", pa.list_(TIMESTAMP_UTC)), ("d", DATE), ("n", BIG_INTEGER), ("f", DOUBLE), ("x", BOOL)]),
             TEXT,
             [{"at": [AT], "d": date(1, 1, 1), "n": Decimal(10**37), "f": math.nan, "x": None}, None],
             [f'{{"at":["2024-01-02T03:04:05.000006Z"],"d":"0001-01-01","n":{10**37},"f":"NaN","x":null}}', None],
@@ -74,7 +74,7 @@ def test_old_values_mean_the_same(old: pa.DataType, new: pa.DataType, values: li
 
 
 def test_moments_before_python_s_first_year_are_written_out() -> None:
-    early = pa.array([-62_135_596_800_000_001], pa.int64()).cast(MOMENT)
+    early = pa.array([-62_135_596_800_000_001], pa.int64()).cast(TIMESTAMP_UTC)
     batch = pa.RecordBatch.from_arrays([early, pa.StructArray.from_arrays([early], names=["at"])], names=["a", "b"])
 
     (row,) = cast_batch(batch, pa.schema([("a", TEXT), ("b", TEXT)])).to_pylist()

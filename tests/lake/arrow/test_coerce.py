@@ -10,7 +10,7 @@ import pytest
 
 from cdk.base.values import Json, NotJson
 from cdk.lake.arrow.coerce import Change, coerce_value
-from cdk.lake.arrow.columns import BIG_INTEGER, JSON_TEXT, LOCAL_TIME, ColumnType
+from cdk.lake.arrow.columns import BIG_INTEGER, JSON_TEXT, TIMESTAMP_NTZ, ColumnType
 
 DATE = pa.date32()
 
@@ -27,9 +27,9 @@ def fitted(value: Json, kind: ColumnType) -> tuple[Json, list[Change]]:
     [
         ("2024-02-29", DATE, date(2024, 2, 29)),
         ("0001-01-01", DATE, date(1, 1, 1)),
-        ("2024-01-02T03:04:05", LOCAL_TIME, datetime(2024, 1, 2, 3, 4, 5)),  # noqa: DTZ001 - it has no zone
-        ("2024-01-02 03:04:05.5", LOCAL_TIME, datetime(2024, 1, 2, 3, 4, 5, 500000)),  # noqa: DTZ001 - it has no zone
-        ("2024-01-02", LOCAL_TIME, datetime(2024, 1, 2)),  # noqa: DTZ001 - it has no zone
+        ("2024-01-02T03:04:05", TIMESTAMP_NTZ, datetime(2024, 1, 2, 3, 4, 5)),  # noqa: DTZ001 - it has no zone
+        ("2024-01-02 03:04:05.5", TIMESTAMP_NTZ, datetime(2024, 1, 2, 3, 4, 5, 500000)),  # noqa: DTZ001 - it has no zone
+        ("2024-01-02", TIMESTAMP_NTZ, datetime(2024, 1, 2)),  # noqa: DTZ001 - it has no zone
         (5, BIG_INTEGER, Decimal(5)),
         (2**64, BIG_INTEGER, Decimal(2**64)),
         (1e22, BIG_INTEGER, Decimal(10**22)),
@@ -54,8 +54,8 @@ def test_a_value_that_fits_has_no_note(value: Json, kind: ColumnType, held: Json
         ("0000-01-01", DATE, "not a date", "0000-01-01"),
         ("2024-01-02T03:04:05Z", DATE, "not a date", "2024-01-02T03:04:05Z"),
         (19724, DATE, "not a date", "19724"),
-        ("noon", LOCAL_TIME, "not a date-time", "noon"),
-        (0, LOCAL_TIME, "not a date-time", "0"),
+        ("noon", TIMESTAMP_NTZ, "not a date-time", "noon"),
+        (0, TIMESTAMP_NTZ, "not a date-time", "0"),
         (10**38, BIG_INTEGER, "more than 38 digits", str(10**38)),
         ("1" + "0" * 5000, BIG_INTEGER, "more than 38 digits", "1" + "0" * 5000),
         (1e300, BIG_INTEGER, "more than 38 digits", "1e+300"),
@@ -84,7 +84,7 @@ def test_a_local_time_is_what_the_clock_shows_and_the_rest_is_noted(text: str, r
     shows = datetime(2024, 1, 2, 3, 4, 5)  # noqa: DTZ001 - it has no zone
     note = {"field": "a", "change": "TRUNCATED", "reason": reason, "original": text}
 
-    assert fitted(text, LOCAL_TIME) == (shows, [note])
+    assert fitted(text, TIMESTAMP_NTZ) == (shows, [note])
 
 
 @pytest.mark.parametrize("value", [b"\xff", {"a": [1j]}, {1, 2}])

@@ -11,9 +11,9 @@ from cdk.base.values import Json
 from cdk.lake.arrow.columns import (
     BIG_INTEGER,
     JSON_TEXT,
-    LOCAL_TIME,
-    MOMENT,
     OWN_COLUMNS,
+    TIMESTAMP_NTZ,
+    TIMESTAMP_UTC,
     ColumnType,
     arrow_type,
     column_name,
@@ -46,12 +46,12 @@ def column(declared: Json, **document: Json) -> ColumnType:
         ({"type": ["null", "integer"]}, INT),
         ({"type": ["integer", "null"]}, INT),
         ({"type": ["integer", "number", "null"]}, DOUBLE),
-        ({"type": "string", "format": "date-time"}, MOMENT),
-        ({"type": ["null", "string"], "format": "date-time"}, MOMENT),
+        ({"type": "string", "format": "date-time"}, TIMESTAMP_UTC),
+        ({"type": ["null", "string"], "format": "date-time"}, TIMESTAMP_UTC),
         ({"type": "string", "format": "date"}, DATE),
         ({"type": ["string", "null"], "format": "date"}, DATE),
-        ({"type": "string", "format": "date-time", "airbyte_type": "timestamp_with_timezone"}, MOMENT),
-        ({"type": "string", "format": "date-time", "airbyte_type": "timestamp_without_timezone"}, LOCAL_TIME),
+        ({"type": "string", "format": "date-time", "airbyte_type": "timestamp_with_timezone"}, TIMESTAMP_UTC),
+        ({"type": "string", "format": "date-time", "airbyte_type": "timestamp_without_timezone"}, TIMESTAMP_NTZ),
         ({"type": "string", "format": "time"}, STRING),
         ({"type": "string", "format": "time", "airbyte_type": "time_without_timezone"}, STRING),
         ({"type": "string", "contentEncoding": "base64"}, STRING),
@@ -124,7 +124,7 @@ def test_a_choice_is_its_one_type_beside_null(declared: Json, kind: ColumnType) 
     [
         ({"allOf": [{"type": "string"}, {"maxLength": 5}]}, STRING),
         ({"allOf": [{"type": ["null", "number"]}, {"type": ["integer", "null"]}]}, INT),
-        ({"type": "string", "allOf": [{"format": "date-time"}]}, MOMENT),
+        ({"type": "string", "allOf": [{"format": "date-time"}]}, TIMESTAMP_UTC),
         (
             {
                 "allOf": [
@@ -214,7 +214,7 @@ def test_a_schema_whose_references_branch_without_end_is_json_text() -> None:
         ),
         ({"type": "array", "items": {"type": "string"}}, pa.list_(STRING)),
         ({"type": "array", "items": {"type": "array", "items": {"type": "number"}}}, pa.list_(pa.list_(DOUBLE))),
-        ({"type": "array", "items": {"type": "string", "format": "date-time"}}, pa.list_(MOMENT)),
+        ({"type": "array", "items": {"type": "string", "format": "date-time"}}, pa.list_(TIMESTAMP_UTC)),
         (
             {"type": "array", "items": {"type": "object", "properties": {"b": {"type": "boolean"}}}},
             pa.list_(pa.struct([("b", BOOL)])),

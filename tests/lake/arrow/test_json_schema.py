@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cdk import Json
 from cdk.lake.arrow.columns import JSON_TEXT, columns
-from cdk.lake.arrow.json_schema import slips, warn_of_slips
+from cdk.lake.arrow.json_schema import schema_mistakes, warn_of_schema_mistakes
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,9 @@ from cdk.lake.arrow.json_schema import slips, warn_of_slips
     ],
 )
 def test_a_slip_is_named_with_its_path_and_the_nearest_spelling(declared: Json, said: str) -> None:
-    (slip,) = slips({"properties": {"x": declared, "id": {"type": "integer"}}})
+    (mistake,) = schema_mistakes({"properties": {"x": declared, "id": {"type": "integer"}}})
 
-    assert slip.startswith(said)
+    assert mistake.startswith(said)
 
 
 TYPES = st.sampled_from(["array", "boolean", "integer", "null", "number", "object", "string", "int", "text"])
@@ -52,7 +52,7 @@ SCHEMAS = st.recursive(
 def test_as_many_slips_are_named_as_there_are(declared: Json) -> None:
     schema = {"properties": {"x": declared}, "definitions": {"there": {"type": "string"}}}
 
-    assert len(slips(schema)) == wrong(declared)
+    assert len(schema_mistakes(schema)) == wrong(declared)
 
 
 def wrong(part: Json) -> int:
@@ -68,8 +68,8 @@ def test_a_field_with_a_slip_takes_any_value() -> None:
 
 def test_a_schema_with_many_slips_gives_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        warn_of_slips("users", {"properties": {f"p{n}": {"type": "int"} for n in range(9)}})
-        warn_of_slips("users", {"properties": {"x": {"type": "integer"}}})
+        warn_of_schema_mistakes("users", {"properties": {f"p{n}": {"type": "int"} for n in range(9)}})
+        warn_of_schema_mistakes("users", {"properties": {"x": {"type": "integer"}}})
 
     (message,) = caplog.messages
     assert message.startswith("users: its schema has mistakes: properties.p0.type is 'int'")

@@ -20,10 +20,10 @@ from cdk.lake.arrow.columns import (
     ADDITIONAL,
     BIG_INTEGER,
     JSON_TEXT,
-    LOCAL_TIME,
     META,
-    MOMENT,
     OWN_COLUMNS,
+    TIMESTAMP_NTZ,
+    TIMESTAMP_UTC,
     ColumnType,
     column_name,
     columns,
@@ -86,11 +86,11 @@ def test_new_columns_and_new_fields_of_objects_are_added() -> None:
 def test_a_changed_type_becomes_the_one_that_holds_both() -> None:
     old = table(n=INT, d=DATE, o=A, same=BOOL)
 
-    made = plan(old, {"n": DOUBLE, "d": MOMENT, "o": pa.struct([("a", TEXT)]), "same": BOOL}, EVOLVE)
+    made = plan(old, {"n": DOUBLE, "d": TIMESTAMP_UTC, "o": pa.struct([("a", TEXT)]), "same": BOOL}, EVOLVE)
 
     assert made.widen == (
         Widening("n", INT, DOUBLE),
-        Widening("d", DATE, MOMENT),
+        Widening("d", DATE, TIMESTAMP_UTC),
         Widening("o", A, pa.struct([("a", TEXT)])),
     )
     assert [made.schema.field(w.column).type for w in made.widen] == [w.new for w in made.widen]
@@ -108,7 +108,7 @@ def test_numbers_that_a_double_would_round_become_text() -> None:
     [
         (TEXT, INT, 5, "5"),
         (TEXT, A, {"a": 1}, '{"a":1}'),
-        (TEXT, MOMENT, "2024-01-02T03:04:05Z", "2024-01-02T03:04:05Z"),
+        (TEXT, TIMESTAMP_UTC, "2024-01-02T03:04:05Z", "2024-01-02T03:04:05Z"),
         (TEXT, JSON_TEXT, "x", '"x"'),
         (DOUBLE, INT, 5, 5.0),
         (AB, A, {"a": 1}, {"a": 1, "b": None}),
@@ -218,7 +218,7 @@ def test_freeze_names_every_difference_and_what_to_do() -> None:
     with pytest.raises(ConfigError) as refused:
         plan(
             old,
-            {"id": TEXT, "at": MOMENT, "name": TEXT, "new": A, "wide": INT},
+            {"id": TEXT, "at": TIMESTAMP_UTC, "name": TEXT, "new": A, "wide": INT},
             FREEZE,
             stream="users",
             path="/t/users",
@@ -366,10 +366,10 @@ def test_a_table_takes_any_schema_after_any_other_and_loses_no_value(
 
 TYPES = {
     "day": DATE,
-    "at": MOMENT,
-    "wall": LOCAL_TIME,
+    "at": TIMESTAMP_UTC,
+    "wall": TIMESTAMP_NTZ,
     "big": BIG_INTEGER,
-    "inner": pa.struct([("walls", pa.list_(LOCAL_TIME)), ("day", DATE)]),
+    "inner": pa.struct([("walls", pa.list_(TIMESTAMP_NTZ)), ("day", DATE)]),
     "First Name": TEXT,
     "a.b": INT,
     "any": JSON_TEXT,

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, MOMENT
+from cdk.lake.arrow.columns import BIG_INTEGER, TIMESTAMP_NTZ, TIMESTAMP_UTC
 from cdk.lake.arrow.type_promotion import common_type, only_gains, writable
 
 INT, DOUBLE, TEXT, BOOL, DATE = pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.date32()
@@ -28,10 +28,10 @@ A, AB = pa.struct([("a", INT)]), pa.struct([("a", INT), ("b", TEXT)])
         (TEXT, INT, TEXT),
         (TEXT, A, TEXT),
         (BOOL, INT, TEXT),
-        (DATE, MOMENT, MOMENT),
-        (MOMENT, DATE, MOMENT),
-        (DATE, LOCAL_TIME, LOCAL_TIME),
-        (MOMENT, LOCAL_TIME, TEXT),
+        (DATE, TIMESTAMP_UTC, TIMESTAMP_UTC),
+        (TIMESTAMP_UTC, DATE, TIMESTAMP_UTC),
+        (DATE, TIMESTAMP_NTZ, TIMESTAMP_NTZ),
+        (TIMESTAMP_UTC, TIMESTAMP_NTZ, TEXT),
         (DATE, INT, TEXT),
         (pa.decimal128(10, 2), DOUBLE, TEXT),
         (A, AB, AB),
@@ -98,7 +98,7 @@ def test_only_structs_gain(old: pa.DataType, new: pa.DataType, gains: bool) -> N
 
 
 KINDS = st.recursive(
-    st.sampled_from([INT, DOUBLE, TEXT, BOOL, DATE, MOMENT, LOCAL_TIME, BIG_INTEGER, pa.int32()]),
+    st.sampled_from([INT, DOUBLE, TEXT, BOOL, DATE, TIMESTAMP_UTC, TIMESTAMP_NTZ, BIG_INTEGER, pa.int32()]),
     lambda inner: (
         inner.map(pa.list_)
         | st.dictionaries(st.sampled_from("abcA"), inner, min_size=1, max_size=3).map(lambda d: pa.struct(d.items()))

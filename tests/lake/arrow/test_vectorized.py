@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk.lake.arrow.coerce import Change, coerce_value
-from cdk.lake.arrow.columns import BIG_INTEGER, JSON_TEXT, LOCAL_TIME, MOMENT, ColumnType, arrow_type
+from cdk.lake.arrow.columns import BIG_INTEGER, JSON_TEXT, TIMESTAMP_NTZ, TIMESTAMP_UTC, ColumnType, arrow_type
 from cdk.lake.arrow.vectorized import by_field, to_array
 
 POINT = pa.struct([("x", pa.int64()), ("label", pa.string())])
@@ -18,14 +18,14 @@ KINDS: list[ColumnType] = [
     pa.bool_(),
     pa.string(),
     pa.date32(),
-    MOMENT,
-    LOCAL_TIME,
+    TIMESTAMP_UTC,
+    TIMESTAMP_NTZ,
     BIG_INTEGER,
     JSON_TEXT,
     POINT,
     pa.list_(pa.string()),
     pa.list_(POINT),
-    pa.struct([("points", pa.list_(POINT)), ("at", MOMENT)]),
+    pa.struct([("points", pa.list_(POINT)), ("at", TIMESTAMP_UTC)]),
 ]
 LEAVES = st.one_of(
     st.none(),

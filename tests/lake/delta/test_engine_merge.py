@@ -18,7 +18,7 @@ from cdk.base.errors import FatalError
 from cdk.base.task_map import run_inline
 from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.arrow.coerce import change
-from cdk.lake.arrow.columns import DELETED_AT, META, MOMENT
+from cdk.lake.arrow.columns import DELETED_AT, META, TIMESTAMP_UTC
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.lake.delta.receipt import CommitRows, RecordCounts
 from cdk.lake.delta.stream_table import StreamTable
@@ -31,7 +31,13 @@ from cdk.lake.storage.folder import LocalFolder
 from cdk.streams.order import CountOrder
 from tests.spark.featured_table import FEATURES, delete_by_vector, give
 
-COLUMNS = {"id": pa.int64(), "Name-of": pa.string(), "v": pa.int64(), "tags": pa.list_(pa.string()), DELETED_AT: MOMENT}
+COLUMNS = {
+    "id": pa.int64(),
+    "Name-of": pa.string(),
+    "v": pa.int64(),
+    "tags": pa.list_(pa.string()),
+    DELETED_AT: TIMESTAMP_UTC,
+}
 ENGINE = ["a change feed", "CHECK constraints"]
 
 ids = st.one_of(st.none(), st.integers(0, 3))

@@ -339,13 +339,13 @@ def test_files_that_two_others_have_joined_at_once_are_refused_with_both_counts(
     assert ids(root) == [1, 1, 2, 2, 3, 3, 9]
 
     with pytest.raises(StateError, match=f"version {version}, OPTIMIZE, .* had 3 rows before it and 6 after") as caught:
-        opened(root).check_moves()
+        opened(root).check_row_moves()
     assert f"version {version - 1}, DeltaTable(path).restore({version - 1})" in str(caught.value)
     assert caught.value.path == str(root)
 
     DeltaTable(str(root)).restore(version - 1)
     again = opened(root)
-    again.check_moves()
+    again.check_row_moves()
     again.commit(saved(2), wrote(root, 4))
     assert (ids(root), state(root)) == ([1, 2, 3, 4], 2)
 
@@ -357,7 +357,7 @@ def test_files_that_others_have_joined_one_after_the_other_are_not_refused(root:
     write_deltalake(str(root), pa.table({"id": [9]}), mode="append", schema_mode="merge")
     DeltaTable(str(root)).optimize.compact()
 
-    opened(root).check_moves()
+    opened(root).check_row_moves()
 
     assert ids(root) == [1, 2, 9]
 
@@ -369,4 +369,4 @@ def test_rows_that_are_there_twice_are_known_until_the_state_is_set_again(root: 
 
     opened(root).commit(saved(2))
 
-    opened(root).check_moves()
+    opened(root).check_row_moves()

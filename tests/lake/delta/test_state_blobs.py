@@ -28,6 +28,27 @@ from cdk.state.stored_positions import PartitionEntries
 from tests.spark.users_table import blobs, opened, saved, wrote
 
 
+def test_the_names_in_stored_states_do_not_follow_those_of_the_code(tmp_path: Path) -> None:
+    states, version = StateBlobs(LocalFolder(tmp_path), "users"), successor(None)
+    state = TableState(
+        "incremental",
+        "append",
+        logged_version=1,
+        rows_before=2,
+        rows_before_version=3,
+        started_at="2024-01-02",
+        newest_ms=4,
+    )
+
+    states.write(version, state)
+    stored = orjson.loads((tmp_path / f"{version}.json").read_bytes())
+
+    expected = {"logged_at": 1, "known": 2, "known_at": 3, "began": "2024-01-02", "newest_at": 4}
+    assert {name: stored[name] for name in expected} == expected
+    assert len(stored) == len(vars(state)) + len(["digest", "format", "stream"])
+    assert vars(states.load(version)) == vars(state)
+
+
 @pytest.mark.parametrize(
     ("content", "kind", "problem"),
     [

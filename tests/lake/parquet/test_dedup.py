@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdk.lake.arrow.columns import ADDITIONAL, EXTRACTED_AT, META, MOMENT, OWN_COLUMNS, RAW_ID
+from cdk.lake.arrow.columns import ADDITIONAL, EXTRACTED_AT, META, OWN_COLUMNS, RAW_ID, TIMESTAMP_UTC
 from cdk.lake.parquet.dedup import CURSOR, FILE, ROW, CursorColumn, Identity, keyed, latest_rows, superseded
 from cdk.streams.order import CountOrder, MomentOrder, NaturalOrder
 
@@ -110,7 +110,7 @@ def test_a_file_keeps_rows_that_are_newer_than_what_was_read() -> None:
         (pa.bool_(), [True, False]),
         (pa.float64(), [1.5, 0.0]),
         (pa.date32(), [date(2026, 1, 1), date(1970, 1, 1)]),
-        (MOMENT, [NOON, datetime(1970, 1, 1, tzinfo=UTC)]),
+        (TIMESTAMP_UTC, [NOON, datetime(1970, 1, 1, tzinfo=UTC)]),
         (pa.timestamp("us"), [datetime(2026, 1, 1), datetime(1970, 1, 1)]),  # noqa: DTZ001 - the type has no zone
         (pa.decimal128(38, 0), [Decimal(10**30), Decimal(0)]),
     ],

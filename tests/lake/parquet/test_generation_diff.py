@@ -10,7 +10,7 @@ import pytest
 
 from cdk import ConfigError, Json
 from cdk.base.task_map import run_inline
-from cdk.lake.arrow.columns import DELETED_AT, GENERATION, LOCAL_TIME, MOMENT
+from cdk.lake.arrow.columns import DELETED_AT, GENERATION, TIMESTAMP_NTZ, TIMESTAMP_UTC
 from cdk.lake.parquet.generation_diff import GenerationCounts, GenerationDiff, check_flag
 from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile
@@ -18,7 +18,7 @@ from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import LocalFolder
 
 NOON = datetime(2024, 5, 12, 12, tzinfo=UTC)
-SCHEMA = pa.schema([("id", pa.int64()), ("team", pa.string()), (GENERATION, pa.int64()), (DELETED_AT, MOMENT)])
+SCHEMA = pa.schema([("id", pa.int64()), ("team", pa.string()), (GENERATION, pa.int64()), (DELETED_AT, TIMESTAMP_UTC)])
 
 
 class Table:
@@ -110,7 +110,7 @@ def test_a_plan_is_the_same_for_the_same_keys_and_no_others(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("kind", "expected"), [(pa.string(), "2024-05-12T12:00:00Z"), (LOCAL_TIME, NOON.replace(tzinfo=None))]
+    ("kind", "expected"), [(pa.string(), "2024-05-12T12:00:00Z"), (TIMESTAMP_NTZ, NOON.replace(tzinfo=None))]
 )
 def test_the_moment_has_the_type_of_the_column(tmp_path: Path, kind: pa.DataType, expected: Json) -> None:
     table = Table(tmp_path, SCHEMA.set(3, pa.field(DELETED_AT, kind)))

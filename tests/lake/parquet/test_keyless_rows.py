@@ -8,7 +8,7 @@ import pytest
 
 from cdk import Json
 from cdk.lake.arrow.coerce import coerce_value
-from cdk.lake.arrow.columns import ADDITIONAL, BIG_INTEGER, META, MOMENT, OWN_COLUMNS, RAW_ID, column_of
+from cdk.lake.arrow.columns import ADDITIONAL, BIG_INTEGER, META, OWN_COLUMNS, RAW_ID, TIMESTAMP_UTC, column_of
 from cdk.lake.parquet.keyless_rows import NULL, separated_keys
 
 KEY = ("id", pa.int64())
@@ -89,8 +89,8 @@ def in_column(value: Json, kind: pa.DataType) -> list[bytes | None]:
         ({"b": "x"}, pa.struct({"b": pa.string(), "c": pa.int64()})),
         ({"b": "x", "left": "out"}, pa.struct({"b": pa.string()})),
         ([1, "no number"], pa.list_(pa.int64())),
-        ("2024-01-02T05:00:00+05:00", MOMENT),
-        ("2024-01-02T00:00:00.123456789Z", MOMENT),
+        ("2024-01-02T05:00:00+05:00", TIMESTAMP_UTC),
+        ("2024-01-02T00:00:00.123456789Z", TIMESTAMP_UTC),
         ("2024-01-02", pa.date32()),
         ("x", pa.int64()),
         (2**70, pa.int64()),

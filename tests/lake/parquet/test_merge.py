@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cdk.base.task_map import run_inline
-from cdk.lake.arrow.columns import DELETED_AT, MOMENT
+from cdk.lake.arrow.columns import DELETED_AT, TIMESTAMP_UTC
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.lake.parquet.dedup import CursorColumn, Identity
 from cdk.lake.parquet.merge import Merged, TableMerge
@@ -122,7 +122,7 @@ def test_repeats_in_what_was_read_become_one_row(tmp_path: Path) -> None:
 
 
 def test_deletes_are_soft_unless_asked_for(tmp_path: Path) -> None:
-    columns = {**COLUMNS, DELETED_AT: MOMENT}
+    columns = {**COLUMNS, DELETED_AT: TIMESTAMP_UTC}
     gone = {**row(1, 2), DELETED_AT: "2026-01-01T00:00:00Z"}
     soft, hard = (
         Table(tmp_path / "soft", columns=columns),
@@ -148,7 +148,7 @@ def test_deletes_are_soft_unless_asked_for(tmp_path: Path) -> None:
         (pa.bool_(), [None, False, 0, "", "no"], [True, 1, "yes", "2024-01-01"]),
         (pa.int64(), [None, 0, False, "", "null"], [1704067200, True, "2024-01-01"]),
         (pa.float64(), [None, 0.0, False, ""], [1704067200.5, "yesterday"]),
-        (MOMENT, [None, "", "0", 0, False], ["2024-01-01T00:00:00Z", "yesterday", 1704067200, True]),
+        (TIMESTAMP_UTC, [None, "", "0", 0, False], ["2024-01-01T00:00:00Z", "yesterday", 1704067200, True]),
     ],
     ids=str,
 )
@@ -168,7 +168,7 @@ def test_a_mark_that_is_empty_or_false_deletes_nothing(
 
 
 def test_a_delete_that_is_older_than_the_row_deletes_nothing(tmp_path: Path) -> None:
-    table = Table(tmp_path, Identity(("id",), V, True), {**COLUMNS, DELETED_AT: MOMENT})
+    table = Table(tmp_path, Identity(("id",), V, True), {**COLUMNS, DELETED_AT: TIMESTAMP_UTC})
     table.take([row(1, 5)])
 
     table.take([{**row(1, 4), DELETED_AT: "2026-01-01T00:00:00Z"}])

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from cdk import Page
 from cdk.base.errors import BugError, ConfigError
 from cdk.base.values import Json
-from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, META, MOMENT, ColumnType, table_schema
+from cdk.lake.arrow.columns import BIG_INTEGER, META, TIMESTAMP_NTZ, TIMESTAMP_UTC, ColumnType, table_schema
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
@@ -37,8 +37,8 @@ KINDS: Mapping[str, pa.DataType] = {
     "whole": pa.int64(),
     "yes": pa.bool_(),
     "day": pa.date32(),
-    "at": MOMENT,
-    "local": LOCAL_TIME,
+    "at": TIMESTAMP_UTC,
+    "local": TIMESTAMP_NTZ,
     "big": BIG_INTEGER,
 }
 SCHEMA = pa.schema([("id", pa.int64()), *KINDS.items()])
@@ -116,8 +116,8 @@ def test_a_value_has_one_text(value: Json, text: str | None) -> None:
         st.tuples(st.just(pa.int64()), st.integers(-(2**63), 2**63 - 1)),
         st.tuples(st.just(pa.bool_()), st.booleans()),
         st.tuples(st.just(pa.date32()), st.dates()),
-        st.tuples(st.just(MOMENT), st.datetimes(timezones=st.just(UTC))),
-        st.tuples(st.just(LOCAL_TIME), st.datetimes()),
+        st.tuples(st.just(TIMESTAMP_UTC), st.datetimes(timezones=st.just(UTC))),
+        st.tuples(st.just(TIMESTAMP_NTZ), st.datetimes()),
         st.tuples(st.just(BIG_INTEGER), st.integers(-(10**38) + 1, 10**38 - 1).map(Decimal)),
         st.tuples(st.sampled_from(list(KINDS.values())), st.none()),
     )

@@ -12,10 +12,10 @@ from cdk.lake.parquet.table_files import (
     LoggedFile,
     TableFile,
     bounded_columns,
+    counted_rows,
     file_actions,
     files_of,
     logged_files,
-    rows_of,
 )
 from cdk.lake.parquet.writer import DataFile
 from tests.spark.featured_table import FEATURES, delete_by_vector, give
@@ -115,7 +115,7 @@ def test_rows_that_vectors_take_out_are_not_counted(tmp_path: Path, partition_by
     files = logged_files(DeltaTable(str(root)))
 
     assert files == {first: LoggedFile(3, 2), second: LoggedFile(3)}
-    assert rows_of(files) == 4
+    assert counted_rows(files) == 4
 
 
 def test_the_nulls_of_all_columns_of_a_key_are_counted_where_the_log_knows_them(tmp_path: Path) -> None:

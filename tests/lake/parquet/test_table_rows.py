@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from cdk.lake.parquet.table_rows import rows_of
+from cdk.lake.parquet.table_rows import read_rows
 from cdk.lake.storage.folder import LocalFolder
 
 SCHEMA = pa.schema(
@@ -36,7 +36,7 @@ def test_a_file_that_delta_rs_has_written_anew_can_be_filtered(tmp_path: Path) -
     table.update(predicate="id = 3 or id = 1", updates={"id": "3"})
 
     (path,) = pa.table(table.get_add_actions())["path"].to_pylist()
-    (batch,) = rows_of(LocalFolder(tmp_path), path, {}, SCHEMA)
+    (batch,) = read_rows(LocalFolder(tmp_path), path, {}, SCHEMA)
 
     assert batch.schema.types == SCHEMA.types
     assert sorted(kept(batch), key=str) == sorted([{**ROWS[0], "id": 3}, ROWS[1]], key=str)
@@ -65,7 +65,7 @@ def test_types_that_cannot_be_filtered_are_read_as_plain_ones(tmp_path: Path, ki
         table = pa.table({"v": pa.array(value, kind)})
     pq.write_table(table, tmp_path / "a b.parquet")
 
-    (batch,) = rows_of(LocalFolder(tmp_path), "a%20b.parquet", {}, pa.schema([("v", pa.string())]))
+    (batch,) = read_rows(LocalFolder(tmp_path), "a%20b.parquet", {}, pa.schema([("v", pa.string())]))
 
     assert "view" not in str(batch.schema.types)
     assert "large" not in str(batch.schema.types)
@@ -77,8 +77,8 @@ def test_columns_of_the_partition_are_there_whether_the_file_has_them_or_not(tmp
     schema = pa.schema([("id", pa.int64()), ("day", pa.date32())])
     pq.write_table(pa.table({"id": pa.array([1])}), tmp_path / "a.parquet")
 
-    (whole,) = rows_of(LocalFolder(tmp_path), "a.parquet", {"day": "2024-01-02"}, schema)
-    (some,) = rows_of(LocalFolder(tmp_path), "a.parquet", {"day": "2024-01-02"}, schema, ["id", "gone"])
+    (whole,) = read_rows(LocalFolder(tmp_path), "a.parquet", {"day": "2024-01-02"}, schema)
+    (some,) = read_rows(LocalFolder(tmp_path), "a.parquet", {"day": "2024-01-02"}, schema, ["id", "gone"])
 
     assert whole.to_pylist() == [{"id": 1, "day": date(2024, 1, 2)}]
     assert some.to_pylist() == [{"id": 1}]
@@ -88,6 +88,6 @@ def test_a_column_is_not_taken_for_a_field_of_another_column(tmp_path: Path) -> 
     rows = pa.table({"a": [{"b": 1001}], "a.b": [1]})
     pq.write_table(rows, tmp_path / "rows.parquet")
 
-    batches = rows_of(LocalFolder(tmp_path), "rows.parquet", {}, rows.schema, ["a.b"])
+    batches = read_rows(LocalFolder(tmp_path), "rows.parquet", {}, rows.schema, ["a.b"])
 
     assert [batch.to_pylist() for batch in batches] == [[{"a.b": 1}]]

@@ -542,7 +542,7 @@ class Windows(RuleBasedStateMachine):
     @rule(back=st.integers(0, 5), tables=st.booleans())
     def roll_back(self, back: int, *, tables: bool) -> None:
         admin, location = self.admin()
-        if numbers := admin.standing(location).retained[back : back + 1]:
+        if numbers := admin.status(location).retained[back : back + 1]:
             with suppress(StateError):
                 admin.rollback(location, *numbers, tables=tables)
         self.reasons += 1

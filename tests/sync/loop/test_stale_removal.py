@@ -531,7 +531,7 @@ def _ids(lake: Lake) -> list[int]:
 
 
 def _number(lake: Lake) -> int:
-    number = Admin(LocalFolder(lake.folder), "shop").standing(_location(lake)).number
+    number = Admin(LocalFolder(lake.folder), "shop").status(_location(lake)).number
     assert number is not None
     return number
 
