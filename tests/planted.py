@@ -3563,10 +3563,9 @@ BUGS = [
     ),
     Bug(
         "a commit that others outrun may be tried later",
-        "lake/delta/pinned_table",
+        "lake/delta/failed_commit",
         "class TableChanged(TransientError):",
         "class TableChanged(StateError):",
-        "tests/lake/delta/test_stream_table.py",
     ),
     Bug(
         "rows without a key are counted over all commits",

@@ -18,7 +18,7 @@ from cdk.base.values import canonical
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.table_audit import audit
 from cdk.lake.delta import stream_table
-from cdk.lake.delta.pinned_table import FilesGone
+from cdk.lake.delta.pinned_table import FilesMissing
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import WriteModeName
@@ -88,7 +88,7 @@ def test_a_commit_names_no_file_that_the_store_has_lost_and_its_receipts_add_up(
     table.commit(saved({"page": 1}), wrote(root, 1, 2))
     lost = wrote(root, 3)
     root.delete(lost[0].path)
-    with pytest.raises(FilesGone, match=f"1 of 1 files .* such as {lost[0].path}"):
+    with pytest.raises(FilesMissing, match=f"1 of 1 files .* such as {lost[0].path}"):
         table.commit(saved({"page": 2}), lost)
     table.commit(saved({"page": 2}), wrote(root, 3))
 

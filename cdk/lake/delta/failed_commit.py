@@ -1,21 +1,81 @@
 """Handles errors of a commit: the store may have made the commit although its response was lost.
 
 The table is reopened, and its marker says whether the commit was made or another run committed first. If neither, the
-error means what it says, or another writer has changed the table meanwhile.
+error means what it says, or another writer has changed the table meanwhile; then the commit is attempted again.
 """
 
 import re
 from collections.abc import Callable
+from typing import Protocol, TypeVar
 
-from cdk.base.errors import ConfigError, StateConflict, StateError
-from cdk.lake.delta.pinned_table import PinnedTable, TableChanged
+from cdk.base.errors import ConfigError, StateConflict, StateError, TransientError
+from cdk.base.logs import logger
+from cdk.lake.delta.table_guard import Guard
+from cdk.lake.storage.folder import Folder
+
+ATTEMPTS = 5
+"""How often a commit is attempted while other writers keep overtaking it."""
 
 _CONSTRAINT_ERROR = re.compile("failed validation check|declared as non-nullable")
 """Matches the errors of delta-rs for rows that violate a constraint."""
 
+T = TypeVar("T")
+
+
+class ReopenedTable(Protocol):
+    """What this module needs of a table: see `PinnedTable`."""
+
+    root: Folder
+    stream: str
+    seen_marker: int | None
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def guard(self) -> Guard: ...
+
+    def reopen(self) -> None: ...
+
+    def lost_files(self) -> bool: ...
+
+
+class TableChanged(TransientError):
+    """Another writer, such as OPTIMIZE, committed first. Nothing was committed; the caller retries on the new files."""
+
+
+def repeat_if_changed(table: ReopenedTable, attempt: Callable[[], T]) -> T:
+    """Run `attempt`, at most five times, while it fails because another writer has changed the table.
+
+    attempt: must list the table's files anew on each call, and remove what it wrote when it raises TableChanged. Files
+    that vanish while it reads them also count as a change: OPTIMIZE replaces files, and VACUUM removes the replaced
+    ones. Raises TableChanged: when the last attempt fails this way, too. StateError: when the table's newest version
+    names missing files.
+    """
+    for attempts_left in reversed(range(ATTEMPTS)):
+        try:
+            return attempt()
+        except TableChanged as error:
+            if not attempts_left:
+                raise TableChanged(
+                    f"another writer has changed the table during each of {ATTEMPTS} attempts to commit; nothing was "
+                    "committed, and the next sync reads again what the commit held. Run it at a time when jobs such "
+                    "as OPTIMIZE, or other syncs, do not write to this table all the time",
+                    detail=error.detail,
+                    path=error.path,
+                ) from error
+            logger.warning("%s; trying again", error)
+        except Exception as error:
+            if not attempts_left or not table.lost_files():
+                raise
+            logger.warning(
+                "%s: files of the table were removed while they were read (%s); trying again", table.root, error
+            )
+    raise AssertionError("the last attempt returns or raises")
+
 
 def look_again(
-    table: PinnedTable, error: Exception, marker: int, before: int | None, forget: Callable[[], None]
+    table: ReopenedTable, error: Exception, marker: int, before: int | None, forget: Callable[[], None]
 ) -> None:
     """Reopen the table after an error of a commit, and raise what the error means unless the commit was made.
 
@@ -57,7 +117,7 @@ def look_again(
     raise StateError(f"the table refused a commit: {error}", path=path, stream=stream) from error
 
 
-def overtaken(table: PinnedTable) -> StateConflict:
+def overtaken(table: ReopenedTable) -> StateConflict:
     """Return the error of a run that another run has overtaken."""
     return StateConflict(
         "another run moved this stream's state while this one was reading; this run wrote nothing more. "

@@ -5,10 +5,9 @@ refuses a commit through a handle that another run has overtaken (`cdk.lake.delt
 needs no state: opening and creating tables, columns and features, files and rows.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -16,12 +15,12 @@ from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures
 from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import ConfigError, StateError, TransientError
-from cdk.base.logs import logger
 from cdk.base.times.clock import Clock
 from cdk.lake.arrow.columns import RAW_ID
 from cdk.lake.arrow.type_promotion import leaves
 from cdk.lake.delta.compaction import join_small_files
-from cdk.lake.delta.table_guard import Guard, TableGone, guard_of, is_table, open_newest
+from cdk.lake.delta.failed_commit import TableChanged
+from cdk.lake.delta.table_guard import Guard, guard_of, open_newest
 from cdk.lake.parquet.partitioning import check_columns, check_same
 from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import (
@@ -38,55 +37,13 @@ from cdk.lake.parquet.table_rows import without_encoding
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder, as_folder
 
-ATTEMPTS = 5
-"""How often a commit is attempted while other writers keep overtaking it."""
-
-LOST_IN_A_ROW = 3
-"""After how many consecutive losses of files a stream ends with an error."""
-
-T = TypeVar("T")
-
 
 def app_of(pipeline: str, stream: str) -> str:
     """Return the Delta application id whose transaction version is the marker of a pipeline's stream."""
     return f"spark-cdk/{pipeline}/{stream}"
 
 
-class TableChanged(TransientError):
-    """Another writer, such as OPTIMIZE, committed first. Nothing was committed; the caller retries on the new files."""
-
-
-def repeat_if_changed(table: "PinnedTable", attempt: Callable[[], T]) -> T:
-    """Run `attempt`, at most five times, while it fails because another writer has changed the table.
-
-    attempt: must list the table's files anew on each call, and remove what it wrote when it raises TableChanged. Files
-    that vanish while it reads them also count as a change: OPTIMIZE replaces files, and VACUUM removes the replaced
-    ones. Raises TableChanged: when the last attempt fails this way, too. StateError: when the table's newest version
-    names missing files.
-    """
-    for attempts_left in reversed(range(ATTEMPTS)):
-        try:
-            return attempt()
-        except TableChanged as error:
-            if not attempts_left:
-                raise TableChanged(
-                    f"another writer has changed the table during each of {ATTEMPTS} attempts to commit; nothing was "
-                    "committed, and the next sync reads again what the commit held. Run it at a time when jobs such "
-                    "as OPTIMIZE, or other syncs, do not write to this table all the time",
-                    detail=error.detail,
-                    path=error.path,
-                ) from error
-            logger.warning("%s; trying again", error)
-        except Exception as error:
-            if not attempts_left or not table.lost_files():
-                raise
-            logger.warning(
-                "%s: files of the table were removed while they were read (%s); trying again", table.root, error
-            )
-    raise AssertionError("the last attempt returns or raises")
-
-
-class FilesGone(TransientError):
+class FilesMissing(TransientError):
     """Files of a commit are missing or were altered. Nothing was committed; the slices must be read again."""
 
     def __init__(self, missing: Sequence[str], count: int, *, stream: str, path: str) -> None:
@@ -97,39 +54,6 @@ class FilesGone(TransientError):
             stream=stream,
             path=path,
         )
-
-
-class FileLosses:
-    """Counts how often in a row files of a stream were lost before their commit."""
-
-    def __init__(self, root: Folder, stream: str) -> None:
-        self._root, self._stream = root, stream
-        self._in_a_row, self._before_commit = 0, False
-
-    def before_commit(self, error: FilesGone) -> None:
-        """Note that files were lost before the next commit; a loss in that commit is not counted a second time.
-
-        Raises `error`: when the loss is the last of `LOST_IN_A_ROW`. TableGone: when the table itself is gone.
-        """
-        self._before_commit = True
-        self.note(error)
-
-    def committed(self, error: FilesGone | None = None) -> None:
-        """Note the outcome of a commit; error: the loss it failed with. Raises what `before_commit` raises."""
-        before, self._before_commit = self._before_commit, False
-        if error is not None:
-            self.note(error, again=before)
-        elif not before:
-            self._in_a_row = 0
-
-    def note(self, error: FilesGone, *, again: bool = False) -> None:
-        """Note that files were lost. again: this loss is already counted. Raises what `before_commit` raises."""
-        if not is_table(self._root, self._stream):
-            raise TableGone(self._root, self._stream)
-        self._in_a_row += not again
-        if self._in_a_row >= LOST_IN_A_ROW:
-            raise error
-        logger.warning("%s: %s; their records are read again", self._stream, error)
 
 
 class PinnedTable:
@@ -323,11 +247,11 @@ class PinnedTable:
         return True
 
     def check_files(self, files: Sequence[DataFile]) -> None:
-        """Raise FilesGone unless all these files exist in the table's folder with the size they were written with."""
+        """Raise FilesMissing unless these files exist in the table's folder with the size they were written with."""
         with self.root.explaining(self.stream):
             missing = lost_files(self.root, files)
         if missing:
-            raise FilesGone(missing, len(files), stream=self.stream, path=str(self.root))
+            raise FilesMissing(missing, len(files), stream=self.stream, path=str(self.root))
 
     def scan(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns of all rows as a reader that supports the table's features sees them, in any order."""

@@ -23,7 +23,7 @@ from cdk.base.process.crash_points import crash_point
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.arrow.columns import RAW_ID
 from cdk.lake.arrow.type_promotion import common_type, only_gains, writable
-from cdk.lake.delta.pinned_table import repeat_if_changed
+from cdk.lake.delta.failed_commit import repeat_if_changed
 from cdk.lake.delta.receipt import row_count
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import StreamTable

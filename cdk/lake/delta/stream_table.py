@@ -28,8 +28,8 @@ from cdk.base.process.crash_points import crash_point
 from cdk.base.task_map import TaskMap
 from cdk.base.times.clock import Clock, system_clock
 from cdk.lake.delta.engine_writes import Change
-from cdk.lake.delta.failed_commit import look_again, overtaken
-from cdk.lake.delta.pinned_table import FilesGone, PinnedTable, TableChanged, repeat_if_changed
+from cdk.lake.delta.failed_commit import TableChanged, look_again, overtaken, repeat_if_changed
+from cdk.lake.delta.pinned_table import FilesMissing, PinnedTable
 from cdk.lake.delta.receipt import Receipt, row_count
 from cdk.lake.delta.restore_detection import (
     check_columns_stay,
@@ -233,7 +233,7 @@ class StreamTable(PinnedTable):
         value in `saved` is ignored. note: for the table's log: what a person did to the state. receipt: what happened
         to the rows; None: the rows of `files` are added and those of the removed files are removed.
 
-        Raises ReceiptError: when the figures of the receipt contradict each other or those of the files. FilesGone:
+        Raises ReceiptError: when the figures of the receipt contradict each other or those of the files. FilesMissing:
         when some of `files` are missing. StateConflict: when another run moved this stream's state since the table was
         opened. TableChanged: when another writer has committed; the table has been reopened, and the method `files`
         returns its current files. StateError: when the table was replaced, or restored to the rows of an older state.
@@ -291,7 +291,7 @@ class StreamTable(PinnedTable):
         with self.removing_if_changed(files):
             try:
                 self.commit(saved, files, overwrite=True, schema=layout.schema, receipt=Receipt())
-            except FilesGone as error:
+            except FilesMissing as error:
                 # VACUUM removed the rewritten files, which no version named yet; the old files still hold the rows.
                 raise TableChanged(error.message, detail=error.detail, path=error.path) from error
 

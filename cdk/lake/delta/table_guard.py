@@ -334,7 +334,7 @@ def guard_at(folder: Folder, stream: str) -> Guard:
         return guard_of(open_newest(folder, stream), str(folder), stream)
 
 
-class TableGone(StateError):
+class TableMissing(StateError):
     """A table that the sync had opened no longer exists."""
 
     def __init__(self, folder: Folder, stream: str) -> None:
@@ -350,7 +350,7 @@ class TableGone(StateError):
 def open_newest(folder: Folder, stream: str) -> DeltaTable:
     """Open the newest version of an existing table; each opening is logged at level DEBUG.
 
-    Raises ConfigError: when the table has features that delta-rs cannot read. TableGone: when it no longer exists.
+    Raises ConfigError: when the table has features that delta-rs cannot read. TableMissing: when it no longer exists.
     BrokenLog: when a file of its log is damaged. StateError: when delta-rs cannot open it for another reason.
     """
     logger.debug("%s: opened", folder)
@@ -358,7 +358,7 @@ def open_newest(folder: Folder, stream: str) -> DeltaTable:
         with check_openable(str(folder), stream):
             handle = DeltaTable(folder.uri, storage_options=folder.storage_options)
     except TableNotFoundError:
-        raise TableGone(folder, stream) from None
+        raise TableMissing(folder, stream) from None
     except DeltaError as error:
         if folder.explain(error, stream) is not error:
             raise

@@ -24,7 +24,7 @@ from cdk.base.values import JsonValue
 from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.delta.engine_merge import engine_comparison
 from cdk.lake.delta.engine_writes import inserted, merged
-from cdk.lake.delta.pinned_table import repeat_if_changed
+from cdk.lake.delta.failed_commit import repeat_if_changed
 from cdk.lake.delta.receipt import CommitRows, Receipt, row_count
 from cdk.lake.delta.row_history import RowHistory
 from cdk.lake.delta.stream_table import StreamTable

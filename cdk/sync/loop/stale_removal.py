@@ -14,7 +14,7 @@ from cdk.base.logs import logger
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.base.times.clock import system_clock
 from cdk.lake.delta.engine_writes import deleted, flagged
-from cdk.lake.delta.pinned_table import repeat_if_changed
+from cdk.lake.delta.failed_commit import repeat_if_changed
 from cdk.lake.delta.receipt import Receipt
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Use, Way

@@ -9,13 +9,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from cdk.base.logs import logger
 from cdk.base.task_map import TaskMap
+from cdk.lake.delta.pinned_table import FilesMissing
 from cdk.lake.delta.receipt import CommitRows, row_count
+from cdk.lake.delta.table_guard import TableMissing, is_table
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import Committed
 from cdk.lake.parquet.emptied_columns import EmptiedColumns
 from cdk.lake.parquet.table_files import NO_COLUMNS
 from cdk.lake.parquet.writer import DataFile
+from cdk.lake.storage.folder import Folder
 from cdk.state.handlers import removal_guards as guards
 from cdk.state.handlers.options import StatefulOptions
 from cdk.state.handlers.removal_guards import RemovalRefused
@@ -25,6 +29,9 @@ from cdk.sync.loop.table_writer import TableWriting
 from cdk.sync.reports.counts import StaleCount
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.messages import SliceResult
+
+LOST_IN_A_ROW = 3
+"""After how many consecutive losses of files a stream ends with an error."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +111,8 @@ class StreamCommit:
     def commit(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> Iterator[CommitOutcome]:
         """Commit rows and state, and yield the outcome of each commit as soon as it is made.
 
-        saved: has the new state, but still the number of records before. Raises StateError, FilesGone, and what a store
-        raises: commits that were yielded stand, and nothing else is committed.
+        saved: has the new state, but still the number of records before. Raises StateError, FilesMissing, and what a
+        store raises: commits that were yielded stand, and nothing else is committed.
         """
         began = self._clock()
         for outcome in self._outcomes(saved, rows, spread):
@@ -240,3 +247,36 @@ class StreamCommit:
             saved = replace(saved, source=None)
             self._writing.table.move(saved)
             yield CommitOutcome(Committed(saved, done=True), stale)
+
+
+class FileLosses:
+    """Counts how often in a row files of a stream were lost before their commit."""
+
+    def __init__(self, root: Folder, stream: str) -> None:
+        self._root, self._stream = root, stream
+        self._in_a_row, self._before_commit = 0, False
+
+    def before_commit(self, error: FilesMissing) -> None:
+        """Note that files were lost before the next commit; a loss in that commit is not counted a second time.
+
+        Raises `error`: when the loss is the last of `LOST_IN_A_ROW`. TableMissing: when the table itself is missing.
+        """
+        self._before_commit = True
+        self.note(error)
+
+    def committed(self, error: FilesMissing | None = None) -> None:
+        """Note the outcome of a commit; error: the loss it failed with. Raises what `before_commit` raises."""
+        before, self._before_commit = self._before_commit, False
+        if error is not None:
+            self.note(error, again=before)
+        elif not before:
+            self._in_a_row = 0
+
+    def note(self, error: FilesMissing, *, again: bool = False) -> None:
+        """Note that files were lost. again: this loss is already counted. Raises what `before_commit` raises."""
+        if not is_table(self._root, self._stream):
+            raise TableMissing(self._root, self._stream)
+        self._in_a_row += not again
+        if self._in_a_row >= LOST_IN_A_ROW:
+            raise error
+        logger.warning("%s: %s; their records are read again", self._stream, error)

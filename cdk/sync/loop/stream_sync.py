@@ -16,7 +16,7 @@ from cdk.base.process.interruption import Interrupted
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.arrow.schema_evolution import Grown
-from cdk.lake.delta.pinned_table import FileLosses, FilesGone
+from cdk.lake.delta.pinned_table import FilesMissing
 from cdk.lake.delta.receipt import CommitRows, RecordCounts
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
@@ -31,7 +31,7 @@ from cdk.sync.loop.conditional_state import FollowSettings
 from cdk.sync.loop.resume import asks_again, is_refreshed, resume_point, warn_of_modes, with_beginning, with_start
 from cdk.sync.loop.slice_schedule import SliceSchedule
 from cdk.sync.loop.stale_removal import AS_THE_PLATFORM_SAYS, RemovalRequest
-from cdk.sync.loop.stream_commit import CommitOutcome, StreamCommit
+from cdk.sync.loop.stream_commit import CommitOutcome, FileLosses, StreamCommit
 from cdk.sync.loop.table_fit import check_owner, warn_of_removed_rows
 from cdk.sync.loop.table_writer import TableWriting
 from cdk.sync.reports.stream_report import Status, StreamReport
@@ -308,7 +308,7 @@ class StreamSync:
 
         grown, files: one item per task. stale: some files were written before the table's columns changed. Return each
         task's files so that they fit the table, rewritten where they are narrower; None where they cannot fit and were
-        deleted. Raises StateError, FilesGone when files have vanished for the third time in a row, and what a store
+        deleted. Raises StateError, FilesMissing when files have vanished for the third time in a row, and what a store
         raises.
         """
         result = self._writing.grow(grown, files, self.saved, spread, stale=stale)
@@ -321,7 +321,7 @@ class StreamSync:
         """Commit the files together with the state of their records, and complete the stream if all of it was read.
 
         Does nothing for a stream that is done or was refused. Records of files that have vanished are read again.
-        Raises StateError, and FilesGone when files have vanished for the third time in a row.
+        Raises StateError, and FilesMissing when files have vanished for the third time in a row.
         """
         if self.report.status is Status.DONE or self._refused:
             return
@@ -330,7 +330,7 @@ class StreamSync:
             return
         try:
             self._commit(files, spread)
-        except FilesGone as error:
+        except FilesMissing as error:
             if self.report.status is Status.FAILED:
                 raise
             self._losses.committed(error)
@@ -343,9 +343,9 @@ class StreamSync:
     def miss(self, path: str) -> None:
         """Record that a file vanished while a task wrote it, so that the task's slices are read again.
 
-        Raises FilesGone: when this has happened for the third time in a row.
+        Raises FilesMissing: when this has happened for the third time in a row.
         """
-        self._losses.note(FilesGone([path], 1, stream=self.stream.name, path=str(self.target.root)))
+        self._losses.note(FilesMissing([path], 1, stream=self.stream.name, path=str(self.target.root)))
 
     def _begin_anew(self, files: Sequence[DataFile]) -> None:
         """Abandon a generation that would contain duplicate rows, delete the files for it, and start over.

@@ -17,7 +17,8 @@ from cdk.lake.admin.state_admin import Admin, EditResult
 from cdk.lake.arrow.columns import ADDITIONAL, column_name, field_of
 from cdk.lake.arrow.json_schema import warn_of_schema_mistakes
 from cdk.lake.arrow.schema_evolution import MOST_COLUMNS, Grown, Policy, SchemaChange, with_columns
-from cdk.lake.delta.pinned_table import FilesGone, repeat_if_changed
+from cdk.lake.delta.failed_commit import repeat_if_changed
+from cdk.lake.delta.pinned_table import FilesMissing
 from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, MODES, Opening, WriteMode
@@ -56,7 +57,7 @@ class GrownFiles:
     """One item per task; None if its files are gone, so that its slices must be read again."""
     saved: TableState
     """The state, with the current files of a hidden generation."""
-    lost: FilesGone | None = None
+    lost: FilesMissing | None = None
     """The error for files that had vanished, if any."""
 
 
@@ -258,13 +259,13 @@ class TableWriting:
         rewritten = self._layout(self.mode.staging).rewrite([_named(file) for file in narrow], spread)
         return [*(file for file in files if file not in narrow), *rewritten]
 
-    def _lost(self, files: Sequence[Sequence[DataFile]], missing: set[str]) -> FilesGone | None:
+    def _lost(self, files: Sequence[Sequence[DataFile]], missing: set[str]) -> FilesMissing | None:
         """Return the error for missing files of the tasks; None if there are none."""
         paths = [file.path for task_files in files for file in task_files]
         lost = [path for path in paths if path in missing]
         if not lost:
             return None
-        return FilesGone(lost, len(paths), stream=self._plan.stream.name, path=str(self.mode.staging))
+        return FilesMissing(lost, len(paths), stream=self._plan.stream.name, path=str(self.mode.staging))
 
     def _meet(self, met: Mapping[str, pa.DataType]) -> None:
         """Plan again, with columns of undeclared fields that are wide enough for their values."""

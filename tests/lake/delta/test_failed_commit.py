@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from cdk.base.errors import StateConflict, StateError
+from cdk.base.errors import StateConflict, StateError, TransientError
 from cdk.base.values import Json
+from cdk.lake.delta.failed_commit import repeat_if_changed
 from cdk.lake.parquet.writer import DataFile
 from tests.spark.users_table import ids, opened, saved, state, wrote
 
@@ -58,3 +60,19 @@ def test_a_commit_that_did_not_happen_is_an_error_and_may_be_tried_again(
     assert (ids(root), state(root)) == ([1], {"page": 1})
     table.commit(saved({"page": 2}), file)
     assert (ids(root), state(root)) == ([1, 2], {"page": 2})
+
+
+def test_a_commit_that_others_outrun_each_time_is_to_be_made_later(root: Path) -> None:
+    table = opened(root)
+    table.commit(saved(1), [*wrote(root, 1), *wrote(root, 2)])
+
+    def attempt() -> None:
+        gone = table.files("id")[0]
+        write_deltalake(str(root), pa.table({"id": [9]}), mode="append", schema_mode="merge")
+        table.commit(saved(2), wrote(root, 3), remove=[gone])
+
+    with pytest.raises(TransientError, match=r"each of 5 attempts .* Run it at a time") as caught:
+        repeat_if_changed(table, attempt)
+
+    assert "isolation" not in str(caught.value)
+    assert (ids(root), state(root)) == ([1, 2, *[9] * 5], 1)

@@ -8,8 +8,6 @@ import pytest
 from deltalake import DeltaTable
 
 from cdk.base.errors import ConfigError
-from cdk.lake.delta.pinned_table import LOST_IN_A_ROW, FileLosses, FilesGone
-from cdk.lake.storage.folder import LocalFolder
 from tests.spark.users_table import opened, saved, state, wrote
 
 
@@ -42,20 +40,3 @@ def test_a_folder_that_delta_would_take_for_another_is_refused(tmp_path: Path) -
         opened(tmp_path / "a%20b")
 
     assert list(tmp_path.iterdir()) == []
-
-
-def test_files_may_be_gone_twice_in_a_row(root: Path) -> None:
-    opened(root)
-    losses, gone = FileLosses(LocalFolder(root), "users"), FilesGone(["a"], 1, stream="users", path="t")
-    for _ in range(3):
-        for _ in range(LOST_IN_A_ROW - 1):
-            # A loss before a commit and that commit's own are one.
-            losses.before_commit(gone)
-            losses.committed(gone)
-        losses.committed()
-    for _ in range(LOST_IN_A_ROW - 1):
-        losses.before_commit(gone)
-        losses.committed()
-
-    with pytest.raises(FilesGone):
-        losses.note(gone)

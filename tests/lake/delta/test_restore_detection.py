@@ -13,7 +13,7 @@ from cdk.base.errors import StateConflict, StateError
 from cdk.base.values import Json
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
-from cdk.lake.delta.pinned_table import repeat_if_changed
+from cdk.lake.delta.failed_commit import repeat_if_changed
 from cdk.lake.storage.folder import LocalFolder
 from tests.spark.users_table import ID, blobs, ids, opened, saved, state, wrote
 

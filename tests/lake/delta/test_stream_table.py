@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from cdk.base.errors import StateConflict, StateError, TransientError
-from cdk.lake.delta.pinned_table import TableChanged, repeat_if_changed
+from cdk.base.errors import StateConflict, StateError
+from cdk.lake.delta.failed_commit import TableChanged
 from cdk.lake.parquet.writer import DataFile
 from tests.spark.users_table import blobs, ids, opened, saved, state, wrote
 
@@ -231,19 +231,3 @@ def test_columns_are_added_and_older_rows_have_nothing_there(root: Path) -> None
     opened(root).commit(saved(3), wrote(root, 3))
     assert [field.name for field in DeltaTable(str(root)).schema().fields] == ["id", "name"]
     assert state(root) == 3
-
-
-def test_a_commit_that_others_outrun_each_time_is_to_be_made_later(root: Path) -> None:
-    table = opened(root)
-    table.commit(saved(1), [*wrote(root, 1), *wrote(root, 2)])
-
-    def attempt() -> None:
-        gone = table.files("id")[0]
-        write_deltalake(str(root), pa.table({"id": [9]}), mode="append", schema_mode="merge")
-        table.commit(saved(2), wrote(root, 3), remove=[gone])
-
-    with pytest.raises(TransientError, match=r"each of 5 attempts .* Run it at a time") as caught:
-        repeat_if_changed(table, attempt)
-
-    assert "isolation" not in str(caught.value)
-    assert (ids(root), state(root)) == ([1, 2, *[9] * 5], 1)

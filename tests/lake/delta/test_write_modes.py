@@ -18,7 +18,6 @@ from cdk import CountCursor, Item, Json, Page, PagedStream, Slice, Stream
 from cdk.base.task_map import run_inline
 from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.arrow.columns import EXTRACTED_AT, RAW_ID
-from cdk.lake.delta.pinned_table import LOST_IN_A_ROW
 from cdk.lake.delta.receipt import CommitRows, RecordCounts
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
@@ -27,6 +26,7 @@ from cdk.lake.parquet.dedup import Identity
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import LocalFolder
 from cdk.spark.sync_runner import SyncRunner
+from cdk.sync.loop.stream_commit import LOST_IN_A_ROW
 from cdk.sync.reports.stream_report import StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.tasks.workers import Workers

@@ -37,12 +37,12 @@ from cdk.base.task_map import run_inline
 from cdk.base.values import canonical
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.table_audit import audit
-from cdk.lake.delta.pinned_table import LOST_IN_A_ROW
 from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.parquet import rewrite
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import FileInfo, LocalFolder
 from cdk.state.slice import WHOLE
+from cdk.sync.loop.stream_commit import LOST_IN_A_ROW
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_options import RemoveStaleOptions
