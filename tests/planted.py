@@ -57,8 +57,8 @@ BUGS = [
     Bug(
         "an overwrite names the pipeline whose rows it replaces",
         "sync/loop/table_fit",
-        "stream_plan.traits.hidden_until_complete and (other := table.others.last_writer)",
-        'stream_plan.traits.hidden_until_complete and (other := "")',
+        "plan.traits.hidden_until_complete and (other := table.others.last_writer)",
+        'plan.traits.hidden_until_complete and (other := "")',
         tests="tests/lake/admin/test_state_admin.py",
     ),
     Bug(
@@ -1902,7 +1902,7 @@ BUGS = [
     Bug(
         "a renamed pipeline appends nothing again",
         "sync/loop/table_fit",
-        "if stream_plan.traits.repeats_rows:\n        raise StateError",
+        "if plan.traits.repeats_rows:\n        raise StateError",
         "if False:\n        raise StateError",
         "tests/lake/admin/test_state_admin.py",
     ),
@@ -2061,7 +2061,7 @@ BUGS = [
     Bug(
         "a dry run checks the key",
         "sync/loop/table_fit",
-        "    check_key(stream_plan, table, identity(stream_plan, planned.schema, planned.columns), planned)\n",
+        "    check_key(plan, table, identity(plan, planned.schema, planned.columns), planned)\n",
         "",
         "tests/lake/delta/test_table_guard.py",
     ),
@@ -3027,8 +3027,8 @@ BUGS = [
     Bug(
         "a sync that is refused adds no column",
         "sync/loop/table_writer",
-        "self.mode: WriteMode = MODES[stream_plan.write_mode](opening)",
-        "self.mode: WriteMode = MODES[stream_plan.write_mode](opening)\n        self.mode.add(self._columns.add)",
+        "self.mode: WriteMode = MODES[plan.write_mode](opening)",
+        "self.mode: WriteMode = MODES[plan.write_mode](opening)\n        self.mode.add(self._columns.add)",
         "tests/lake/delta/test_write_modes.py",
     ),
     Bug(
@@ -3550,14 +3550,14 @@ BUGS = [
     Bug(
         "a table with doubled rows is refused before reading",
         "sync/loop/table_writer",
-        "        check_row_moves(stream_plan, self.table)\n",
+        "        check_row_moves(plan, self.table)\n",
         "",
         "tests/lake/delta/test_write_modes.py",
     ),
     Bug(
         "an overwrite replaces doubled rows",
         "sync/loop/table_fit",
-        "    if not stream_plan.traits.hidden_until_complete:\n        table.check_row_moves()",
+        "    if not plan.traits.hidden_until_complete:\n        table.check_row_moves()",
         "    table.check_row_moves()",
         "tests/lake/delta/test_write_modes.py",
     ),

@@ -1,4 +1,4 @@
-"""Helpers for the wording of errors and reports: suggestions for names, shortened lists and texts."""
+"""Helpers for the wording of errors and reports: suggestions for names, shortened lists and texts, counts."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -40,3 +40,8 @@ def first_few(items: Iterable[_Item], most: int, show: Callable[[_Item], str] = 
 def cut(text: str, most: int) -> str:
     """Truncate a text to `most` characters, the last of which is then `…`."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and what it counts: `1 slice`, `2 slices`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

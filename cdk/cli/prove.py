@@ -11,6 +11,7 @@ import click
 import orjson
 
 from cdk.base.secret_masking import Secrets
+from cdk.base.wording import counted
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import FindSource, config_option, file_option, number_option, with_egress, with_source
@@ -165,5 +166,5 @@ def _lines(proof: Proof) -> list[str]:
     result = "nothing lost, nothing twice, every receipt adds up" if proof.proven else "NOT PROVEN"
     if proof.warnings:
         result += "; see the warnings above, for all of these syncs may lack the same rows"
-    commits = f"{proof.commits} commit{'' if proof.commits == 1 else 's'}"
+    commits = counted(proof.commits, "commit")
     return [*lines, f"{len(proof.kills)} kills, {commits}, rows: {rows}: {result}"]

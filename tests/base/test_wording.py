@@ -1,4 +1,4 @@
-from cdk.base.wording import cut, did_you_mean, first_few, listed, nearest
+from cdk.base.wording import counted, cut, did_you_mean, first_few, listed, nearest
 
 
 def test_a_slip_is_answered_with_the_name_that_was_meant() -> None:
@@ -26,3 +26,7 @@ def test_of_a_long_list_the_first_are_named_and_the_rest_is_counted() -> None:
 def test_of_a_long_text_the_beginning_is_shown() -> None:
     assert cut("abc", 3) == "abc"
     assert cut("abcd", 3) == "ab…"
+
+
+def test_nouns_follow_their_number() -> None:
+    assert [counted(n, "slice") for n in (0, 1, 2000)] == ["0 slices", "1 slice", "2,000 slices"]

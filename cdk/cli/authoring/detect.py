@@ -11,6 +11,7 @@ from cdk.authoring.exchanges import learn_secrets
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue, to_json
+from cdk.base.wording import counted
 from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
 from cdk.cli.config_file import load_config
 from cdk.cli.options import FindSource, config_option, json_option, with_egress, with_source
@@ -64,9 +65,8 @@ def _answer(stream: str, detection: Detection) -> JsonValue:
 
 
 def _lines(stream: str, detection: Detection) -> Iterator[str]:
-    count = len(detection.records)
-    noun = "record" if count == 1 else "records"
-    yield f"{stream}: {count} {noun} at {' > '.join(detection.path) or 'the top of the body'}"
+    count = counted(len(detection.records), "record")
+    yield f"{stream}: {count} at {' > '.join(detection.path) or 'the top of the body'}"
     for other, objects in detection.others.items():
         yield f"there are {objects} objects at {other}, too"
     for each in detection.trials:

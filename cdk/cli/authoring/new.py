@@ -20,6 +20,7 @@ from cdk.authoring.drafts.report import report
 from cdk.authoring.new_connector import Language, new_connector
 from cdk.base.documents import read_document
 from cdk.base.secret_masking import Secrets
+from cdk.base.wording import counted
 from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
 from cdk.cli.options import FILE, FOLDER, with_egress
 
@@ -97,7 +98,7 @@ def write_new(name: str, language: Language, target: Path, draft: Draft | None) 
 
 
 def _show(draft: Draft) -> None:
-    click.echo(f"\n{len(draft.streams)} stream{'' if len(draft.streams) == 1 else 's'}\n")
+    click.echo(f"\n{counted(len(draft.streams), 'stream')}\n")
     for line in report(draft, _LISTED):
         click.echo(line)
     click.echo()

@@ -15,6 +15,7 @@ from cdk.authoring.exchanges import exchange_json, learn_secrets
 from cdk.authoring.preview import PreviewPage, preview_pages
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import FieldValue, Json, JsonValue, Record, to_json
+from cdk.base.wording import counted
 from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
 from cdk.cli.config_file import load_config
 from cdk.cli.options import (
@@ -206,7 +207,7 @@ class _Text:
     def end(self, stream: str, records: Sequence[Record], *, complete: bool) -> None:
         if not self._step:
             _print_records(records, self._secrets.mask)
-        count = f"{len(records):,} {'record' if len(records) == 1 else 'records'}"
+        count = counted(len(records), "record")
         click.echo(f"{stream}: {count}, {'the whole stream' if complete else 'there may be more'}; nothing was written")
 
 

@@ -16,10 +16,10 @@ from rich.text import Text
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import to_json
+from cdk.base.wording import counted
 from cdk.cli.lake.tables import tables_folder
 from cdk.cli.options import json_option, number_option
 from cdk.cli.state.options import PipelineFile, pipeline_argument, translate_errors
-from cdk.cli.sync.stream_table import counted
 from cdk.lake.admin.locate import locations_in
 from cdk.lake.storage.folder import LocalFolder
 from cdk.lake.storage.table_folders import HISTORY

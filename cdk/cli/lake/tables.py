@@ -14,10 +14,11 @@ from rich.text import Text
 from cdk.base.errors import ConfigError
 from cdk.base.times.clock import system_clock
 from cdk.base.values import JsonValue
+from cdk.base.wording import counted
 from cdk.cli.command_errors import STALE
 from cdk.cli.options import duration_option, json_option
 from cdk.cli.state.options import PipelineFile, pipeline_argument, print_json, translate_errors
-from cdk.cli.sync.stream_table import counted, span
+from cdk.cli.sync.stream_table import span
 from cdk.lake.admin.freshness import NO_LIMITS, Freshness, FreshnessLimits
 from cdk.lake.admin.table_facts import TableFacts, TableRequest, tables_of
 from cdk.lake.storage.folder import LocalFolder

@@ -5,9 +5,9 @@ from datetime import timedelta
 import click
 
 from cdk.base.times.clock import system_clock
+from cdk.base.wording import counted
 from cdk.cli.options import json_option
 from cdk.cli.state.options import PipelineFile, dry_option, for_streams, pipeline_argument, print_json, translate_errors
-from cdk.cli.sync.stream_table import counted
 from cdk.lake.admin.table_audit import Audit
 from cdk.lake.admin.verify import StateFinding, audits, findings, orphan_files
 

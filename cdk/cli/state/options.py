@@ -11,11 +11,10 @@ from deltalake.exceptions import DeltaError
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.values import to_json
-from cdk.base.wording import first_few
+from cdk.base.wording import counted, first_few
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.options import FILE
 from cdk.cli.pipeline_from_file import file_pipeline
-from cdk.cli.sync.stream_table import counted
 from cdk.lake.admin.locate import StreamLocation, choose_locations, locations_in
 from cdk.lake.admin.state_admin import Admin, EditResult
 from cdk.lake.storage.credentials import secrets_of

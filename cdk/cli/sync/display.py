@@ -15,8 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from cdk.base.values import JsonValue
+from cdk.base.wording import counted
 from cdk.cli.sync.json_log import JsonLog
-from cdk.cli.sync.stream_table import MARKS, Pace, counted, doing_text, how_far, screen, span
+from cdk.cli.sync.stream_table import MARKS, Pace, doing_text, how_far, screen, span
 from cdk.lake.delta.write_modes import traits_of
 from cdk.rest.http.activity import Doing
 from cdk.rest.http.metrics import HttpMetrics

@@ -6,8 +6,9 @@ from datetime import datetime
 from itertools import islice
 from statistics import median
 
+from cdk.base.wording import counted
 from cdk.cli.sync.past_runs import PastRun
-from cdk.cli.sync.stream_table import counted, span
+from cdk.cli.sync.stream_table import span
 from cdk.lake.admin.diff import values
 from cdk.sync.loop.preview import PlannedRead
 

@@ -7,6 +7,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
+from cdk.base.wording import counted
 from cdk.rest.http.activity import Doing
 from cdk.sync.reports.stream_report import Status, StreamReport
 
@@ -88,11 +89,6 @@ def span(seconds: float) -> str:
         return f"{minutes} m {rest:02} s"
     hours, rest = divmod(minutes, 60)
     return f"{hours} h {rest:02} m" if hours < 48 else f"{hours // 24} d {hours % 24:02} h"  # noqa: PLR2004 - two days
-
-
-def counted(number: int, noun: str) -> str:
-    """Format a number with its noun: `1 slice`, `2 slices`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def screen(

@@ -8,6 +8,7 @@ from itertools import accumulate, groupby, pairwise
 import orjson
 
 from cdk.base.values import Json
+from cdk.base.wording import counted
 from cdk.cli.state.command import Entry
 from cdk.lake.delta.state_blobs import number
 
@@ -120,7 +121,7 @@ def timeline(entries: Sequence[Entry], reports: Mapping[str, Json], stream: str)
         began, ended = run.times[0], run.times[-1]
         resumes = bool(lanes) and lanes[-1].kind == "interrupted" and run.kind != "edit"
         rows = sum(entry.commit.rows or 0 for entry in run.entries)
-        count = f"{len(run.entries)} {'commit' if len(run.entries) == 1 else 'commits'}"
+        count = counted(len(run.entries), "commit")
         words = [f"resumed from {runs[index - 1].state}"] if resumes else []
         dots = [Dot(at(index, entry.commit.at), _title(entry)) for entry in run.entries if entry.commit.at]
         lanes.append(

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from cdk.base.errors import BadState, StateError
 from cdk.base.values import JsonValue
+from cdk.base.wording import counted
 from cdk.lake.admin.diff import Move, moves
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import traits_of
@@ -251,7 +252,7 @@ def _means_of_import(saved: TableState, stream: Stream, state: StreamState) -> I
         if set(directions) == {"same"}:
             yield "Every cursor is already at this position."
         of = {
-            direction: "" if len(directions) == n == 1 else f" of {n:,} partition{'s' if n > 1 else ''}"
+            direction: "" if len(directions) == n == 1 else f" of {counted(n, 'partition')}"
             for direction, n in directions.items()
         }
         if "back" in of:

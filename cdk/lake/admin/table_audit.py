@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from cdk.base.errors import BadState, ReceiptError
 from cdk.base.values import JsonValue
-from cdk.base.wording import first_few
+from cdk.base.wording import counted, first_few
 from cdk.lake.delta.receipt import RECEIPT, Receipt
 from cdk.lake.delta.table_guard import open_newest
 from cdk.lake.delta.table_state import NOTE
@@ -77,7 +77,7 @@ class Audit:
         """Return the sums in one line."""
         receipt = self.receipt
         merged = receipt.superseded + receipt.stale + receipt.deleted
-        receipts = f"{self.receipts:,} {'receipt' if self.receipts == 1 else 'receipts'}"
+        receipts = counted(self.receipts, "receipt")
         parts = [
             f"{_count(self.start)} at version {self.since}" if self.since else "",
             f"{receipts}: {receipt.added:,} added, {receipt.removed:,} removed",
@@ -154,7 +154,7 @@ def _in_files(root: Folder, files: Mapping[str, LoggedFile], wrong: list[str]) -
 
 
 def _count(rows: int | None) -> str:
-    return _UNKNOWN if rows is None else f"{rows:,} {'row' if rows == 1 else 'rows'}"
+    return _UNKNOWN if rows is None else counted(rows, "row")
 
 
 def _change(rows: int | None) -> str:
@@ -162,4 +162,4 @@ def _change(rows: int | None) -> str:
         return _UNKNOWN
     if rows == 0:
         return "as many rows as before"
-    return f"{abs(rows):,} {'row' if abs(rows) == 1 else 'rows'} {'fewer' if rows < 0 else 'more'}"
+    return f"{counted(abs(rows), 'row')} {'fewer' if rows < 0 else 'more'}"

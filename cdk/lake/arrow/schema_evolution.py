@@ -78,7 +78,7 @@ _OTHER_POLICIES = {Policy.EVOLVE: "evolve changes the table", Policy.DISCARD: "d
 """The policies that an error recommends if they would accept the table."""
 
 
-def plan(
+def plan_schema(
     table: pa.Schema | None,
     declared: Mapping[str, ColumnType],
     policy: Policy,

@@ -26,7 +26,7 @@ from cdk.lake.arrow.columns import (
     field_of,
     without_column,
 )
-from cdk.lake.arrow.schema_evolution import Policy, SchemaChange, plan
+from cdk.lake.arrow.schema_evolution import Policy, SchemaChange, plan_schema
 from cdk.lake.arrow.type_promotion import keeps_spelling
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Guard, Use
@@ -43,75 +43,73 @@ _FEW_STAY = 0.25
 """If no more than this fraction of a table's rows is left, their removal was not a clean-up of old rows."""
 
 
-def declared_columns(stream_plan: StreamPlan) -> dict[str, ColumnType]:
+def declared_columns(plan: StreamPlan) -> dict[str, ColumnType]:
     """Return the columns of the stream's schema, plus that of the row source if rows are traced."""
-    traced: dict[str, ColumnType] = {ROW_SOURCE: ROW_SOURCE_TYPE} if stream_plan.trace_rows else {}
-    return columns(stream_plan.stream.json_schema()) | traced
+    traced: dict[str, ColumnType] = {ROW_SOURCE: ROW_SOURCE_TYPE} if plan.trace_rows else {}
+    return columns(plan.stream.json_schema()) | traced
 
 
-def check_writing(stream_plan: StreamPlan, tables: OpenTables) -> StreamTable | None:
+def check_writing(plan: StreamPlan, tables: OpenTables) -> StreamTable | None:
     """Raise what `TableWriting` would raise, without creating or changing anything. Return the table, if it exists."""
-    declared = declared_columns(stream_plan)
-    table, history = existing_table(stream_plan, declared, tables), history_guard(stream_plan, tables)
+    declared = declared_columns(plan)
+    table, history = existing_table(plan, declared, tables), history_guard(plan, tables)
     if table is None:
         # A new table has no features, and its columns from the start; its history may be older.
-        check_guards(stream_plan, declared, SchemaChange(declared, pa.schema([])), Guard(), history)
+        check_guards(plan, declared, SchemaChange(declared, pa.schema([])), Guard(), history)
         return None
-    check_owner(table, stream_plan, tables.pipeline)
-    check_row_moves(stream_plan, table)
-    planned = planned_columns(stream_plan, declared, table)
-    check_guards(stream_plan, declared, planned, table.guard, history)
-    check_key(stream_plan, table, identity(stream_plan, planned.schema, planned.columns), planned)
+    check_owner(table, plan, tables.pipeline)
+    check_row_moves(plan, table)
+    planned = planned_columns(plan, declared, table)
+    check_guards(plan, declared, planned, table.guard, history)
+    check_key(plan, table, identity(plan, planned.schema, planned.columns), planned)
     return table
 
 
-def existing_table(
-    stream_plan: StreamPlan, declared: Mapping[str, ColumnType], tables: OpenTables
-) -> StreamTable | None:
+def existing_table(plan: StreamPlan, declared: Mapping[str, ColumnType], tables: OpenTables) -> StreamTable | None:
     """Return the stream's table, whose state is usable; None if it does not exist yet.
 
     Raises ConfigError: when a table with these columns is impossible, would be nested with another one, or belongs to
     another stream. Also raises what StreamTable raises.
     """
-    table = tables.existing(stream_plan.location)
+    table = tables.existing(plan.location)
     if table is None:
-        check_new_table(stream_plan, declared)
-        _check_not_nested(stream_plan)
+        check_new_table(plan, declared)
+        _check_not_nested(plan)
         return None
-    check_fields(stream_plan, declared)
-    _check_owned(table, stream_plan.stream.name)
-    table.check_partition_by(new_columns(stream_plan, declared)[1])
+    check_fields(plan, declared)
+    _check_owned(table, plan.stream.name)
+    table.check_partition_by(new_columns(plan, declared)[1])
     if table.lost_state is not None:
         raise table.lost_state
     return table
 
 
-def _check_not_nested(stream_plan: StreamPlan) -> None:
+def _check_not_nested(plan: StreamPlan) -> None:
     """Raise ConfigError if a new table would lie inside another one, or around it; see also `check_apart`."""
-    root = stream_plan.root
-    if (other := stream_plan.location.nested()) is not None:
+    root = plan.root
+    if (other := plan.location.nested()) is not None:
         place = "inside" if root.inside(other) else "around"
         raise ConfigError(
-            f"streams.{stream_plan.name}: its table {root} would lie {place} the table {other}, and cleaning up the "
+            f"streams.{plan.name}: its table {root} would lie {place} the table {other}, and cleaning up the "
             "outer one removes the inner one; rename the stream or its namespace, or write it to another target.path"
         )
 
 
-def check_new_table(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> None:
+def check_new_table(plan: StreamPlan, declared: Mapping[str, ColumnType]) -> None:
     """Raise ConfigError if a table with these columns is impossible."""
-    check_fields(stream_plan, declared)
-    begin, by = new_columns(stream_plan, declared)
-    check_columns(begin, by, f"streams.{stream_plan.stream.name}.partition_by")
-    identity(stream_plan, begin, {})
+    check_fields(plan, declared)
+    begin, by = new_columns(plan, declared)
+    check_columns(begin, by, f"streams.{plan.stream.name}.partition_by")
+    identity(plan, begin, {})
 
 
-def check_owner(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -> None:
+def check_owner(table: StreamTable, plan: StreamPlan, pipeline: str) -> None:
     """Raise StateError if the table has rows of a sync without a state of this pipeline, which would append them again.
 
     Warns if an overwrite is about to replace the rows of another pipeline.
     """
-    name = stream_plan.stream.name
-    if stream_plan.traits.hidden_until_complete and (other := table.others.last_writer):
+    name = plan.stream.name
+    if plan.traits.hidden_until_complete and (other := table.others.last_writer):
         logger.warning(
             "%s: the pipeline %r fills this table, too: this overwrite replaces its rows once it is complete, and each "
             "overwrite of one replaces those of the other. Give one of them another target, or both the write_mode "
@@ -122,15 +120,15 @@ def check_owner(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -> N
             other,
         )
         return
-    if not (text := rows_of_others(table, stream_plan, pipeline)):
+    if not (text := rows_of_others(table, plan, pipeline)):
         return
-    if stream_plan.traits.repeats_rows:
+    if plan.traits.repeats_rows:
         raise StateError(text, path=str(table.root), stream=name)
-    again = "" if stream_plan.history is None else ", and its history gets each record once more"
+    again = "" if plan.history is None else ", and its history gets each record once more"
     logger.warning("%s: %s; it is read from its start%s", name, text, again)
 
 
-def rows_of_others(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -> str:
+def rows_of_others(table: StreamTable, plan: StreamPlan, pipeline: str) -> str:
     """Describe whose rows a table has without a state of this pipeline, and what to do; empty if there are none."""
     if table.rows_state_version is not None or table.row_count() == 0:
         return ""
@@ -146,18 +144,18 @@ def rows_of_others(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -
             f"the table has rows of a sync, with ids in {RAW_ID}, and no state says how far the source was read: the "
             "table was copied or created again, or its _cdk_state was removed. Give a state that fits the rows with "
             "`spark-cdk state import`, have all read again with `spark-cdk state reset FILE --stream "
-            f"{stream_plan.name}`, or move the table away"
+            f"{plan.name}`, or move the table away"
         )
     return ""
 
 
-def warn_of_removed_rows(table: StreamTable, stream_plan: StreamPlan) -> None:
+def warn_of_removed_rows(table: StreamTable, plan: StreamPlan) -> None:
     """Warn if another program has removed most rows since the last commit, as a resumed sync will not restore them.
 
     Rows removed in small numbers, as by a program that deletes old ones every day, are not an accident.
     """
     saved = table.saved
-    if saved is None or not saved.rows or stream_plan.traits.hidden_until_complete:
+    if saved is None or not saved.rows or plan.traits.hidden_until_complete:
         return
     rows = table.row_count()
     if rows is None or rows > saved.rows * _FEW_STAY:
@@ -166,18 +164,18 @@ def warn_of_removed_rows(table: StreamTable, stream_plan: StreamPlan) -> None:
         "%s: the table has %s rows, and had %s after this pipeline's last commit: another program has removed them, "
         "and this sync, which goes on from the state, does not bring them back. To have them again, restore the table "
         "to the version before, or have all read again with `spark-cdk state reset FILE --stream %s`",
-        stream_plan.stream.name,
-        *(f"{rows:,}", f"{saved.rows:,}", stream_plan.name),
+        plan.stream.name,
+        *(f"{rows:,}", f"{saved.rows:,}", plan.name),
     )
 
 
-def new_columns(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[pa.Schema, tuple[str, ...]]:
+def new_columns(plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[pa.Schema, tuple[str, ...]]:
     """Return the schema and partition columns of a new table. Raises ConfigError: when it cannot be partitioned so."""
-    return plan(None, declared, stream_plan.policy).schema, _partition_by(stream_plan, declared)
+    return plan_schema(None, declared, plan.policy).schema, _partition_by(plan, declared)
 
 
 def warn_of_string_columns(
-    stream_plan: StreamPlan, table_columns: Mapping[str, ColumnType], declared: Mapping[str, ColumnType]
+    plan: StreamPlan, table_columns: Mapping[str, ColumnType], declared: Mapping[str, ColumnType]
 ) -> None:
     """Warn about columns that remain strings, although the schema now declares another type."""
     names = [
@@ -185,11 +183,11 @@ def warn_of_string_columns(
         for name, kind in declared.items()
         if table_columns.get(name) == pa.string() and kind is not JSON_TEXT and kind != pa.string()
     ]
-    if names and stream_plan.policy is Policy.EVOLVE:
+    if names and plan.policy is Policy.EVOLVE:
         logger.warning(
             "%s: columns that the schema declares as other types are text in the table: %s. A column never becomes "
             "narrower: to have the declared types, move the table away or sync into another path; all is read again",
-            stream_plan.stream.name,
+            plan.stream.name,
             ", ".join(names),
         )
 
@@ -212,10 +210,10 @@ def warn_of_fields_without_column(stream: str, schema: JsonSchema, declared: Map
     )
 
 
-def check_fields(stream_plan: StreamPlan, owners: Iterable[str]) -> None:
+def check_fields(plan: StreamPlan, owners: Iterable[str]) -> None:
     """Raise ConfigError if a field that needs a column gets none, because one of `owners` has its column name."""
-    stream, fields = stream_plan.stream, [("partition_by", field) for field in stream_plan.partition_by]
-    if stream_plan.traits.one_row_per_key:
+    stream, fields = plan.stream, [("partition_by", field) for field in plan.partition_by]
+    if plan.traits.one_row_per_key:
         fields += [("primary_key", path[0]) for path in stream.key_paths]
         fields += [("cursor_field", stream.cursor_field)] if isinstance(stream.cursor_field, str) else []
     owners = set(owners)
@@ -229,24 +227,24 @@ def check_fields(stream_plan: StreamPlan, owners: Iterable[str]) -> None:
             )
 
 
-def check_row_moves(stream_plan: StreamPlan, table: StreamTable) -> None:
+def check_row_moves(plan: StreamPlan, table: StreamTable) -> None:
     """Raise StateError if the table has duplicate rows (`StreamTable.check_row_moves`) that would remain."""
     # An overwrite replaces all rows, including duplicates.
-    if not stream_plan.traits.hidden_until_complete:
+    if not plan.traits.hidden_until_complete:
         table.check_row_moves()
 
 
 def planned_columns(
-    stream_plan: StreamPlan,
+    plan: StreamPlan,
     declared: Mapping[str, ColumnType],
     table: StreamTable,
     exact: frozenset[str] = frozenset(),
     met: Mapping[str, pa.DataType] | None = None,
 ) -> SchemaChange:
     """Plan the changes to a table's columns. Raises ConfigError: when the stream does not fit the table."""
-    where, name = str(table.root), stream_plan.stream.name
-    new = plan(table.schema, declared, stream_plan.policy, met=met, exact=exact, stream=name, path=where)
-    check_fields(stream_plan, map(field_of, new.schema))
+    where, name = str(table.root), plan.stream.name
+    new = plan_schema(table.schema, declared, plan.policy, met=met, exact=exact, stream=name, path=where)
+    check_fields(plan, map(field_of, new.schema))
     for column, old, wide in ((wider.column, wider.old, wider.new) for wider in new.widen):
         if column in table.partition_by:
             raise ConfigError(
@@ -260,24 +258,24 @@ def planned_columns(
 
 
 def check_guards(
-    stream_plan: StreamPlan, declared: Mapping[str, ColumnType], planned: SchemaChange, guard: Guard, history: Guard
+    plan: StreamPlan, declared: Mapping[str, ColumnType], planned: SchemaChange, guard: Guard, history: Guard
 ) -> None:
     """Raise ConfigError if features of the table or of its history forbid the planned operations."""
     also = [*([Use.GAIN] if planned.add else []), *([Use.WIDEN] if planned.widen else [])]
     written = {*(column_name(name) or name for name in declared), *OWN_COLUMNS}
-    guard.check([stream_plan.traits.use, *also], written)
+    guard.check([plan.traits.use, *also], written)
     history.check([Use.HISTORY, *also], written)
 
 
-def history_guard(stream_plan: StreamPlan, tables: OpenTables) -> Guard:
+def history_guard(plan: StreamPlan, tables: OpenTables) -> Guard:
     """Return the guard of the table's history; it allows everything if there is no readable history.
 
     Raises ConfigError: when the table in its place belongs to another stream.
     """
-    if (beside := stream_plan.location.of_history) is not None:
+    if (beside := plan.location.of_history) is not None:
         with suppress(DeltaError, BrokenLog):  # a broken history does not stop the sync
             if (table := tables.existing(beside)) is not None:
-                _check_owned(table, stream_plan.stream.name)
+                _check_owned(table, plan.stream.name)
                 return table.guard
     return Guard()
 
@@ -294,11 +292,11 @@ def _check_owned(table: StreamTable, stream: str) -> None:
         )
 
 
-def _partition_by(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[str, ...]:
+def _partition_by(plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[str, ...]:
     """Return the partition columns. Raises ConfigError: when one is listed twice or holds JSON."""
-    where = f"streams.{stream_plan.stream.name}.partition_by"
+    where = f"streams.{plan.stream.name}.partition_by"
     names: list[str] = []
-    for field in stream_plan.partition_by:
+    for field in plan.partition_by:
         if declared.get(field) is JSON_TEXT:
             raise ConfigError(f"{where}: {field!r} is kept as JSON text; expected values of one simple type")
         name = column_name(field) or field
@@ -308,11 +306,11 @@ def _partition_by(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -
     return tuple(names)
 
 
-def identity(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnType]) -> Identity | None:
+def identity(plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnType]) -> Identity | None:
     """Return how rows are identified; None if not by key. Raises ConfigError: when a key field has no usable column."""
-    if not stream_plan.traits.one_row_per_key:
+    if not plan.traits.one_row_per_key:
         return None
-    stream = stream_plan.stream
+    stream = plan.stream
     where = f"streams.{stream.name}.primary_key"
     keys: list[str] = []
     fields: list[str] = []
@@ -329,36 +327,36 @@ def identity(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, 
             raise ConfigError(f"{where}: {path[0]!r} is {schema.field(name).type}; expected a text, number or moment")
         keys.append(name)
         fields.append(path[0])
-    return Identity(tuple(keys), _cursor(stream_plan, schema, declared), stream_plan.hard_deletes, tuple(fields))
+    return Identity(tuple(keys), _cursor(plan, schema, declared), plan.hard_deletes, tuple(fields))
 
 
-def check_key(stream_plan: StreamPlan, table: StreamTable, key: Identity | None, planned: SchemaChange) -> None:
+def check_key(plan: StreamPlan, table: StreamTable, key: Identity | None, planned: SchemaChange) -> None:
     """Raise ConfigError if the key has changed, or its types would, while this sync does not reread all rows.
 
     With another key, a row would replace all rows that share the new key, although these are not read again. With other
     types, existing rows would have different keys, and each would stay beside the row that is read again.
     """
-    if key is None or not stream_plan.traits.merges:
+    if key is None or not plan.traits.merges:
         return
-    _check_key_types(stream_plan, table, key, planned)
+    _check_key_types(plan, table, key, planned)
     known = {f"the pipeline {name!r} has": keys for name, keys in table.others.keys.items()}
-    if table.saved is not None and table.saved.state is not None and not _begins_anew(stream_plan, table.saved):
+    if table.saved is not None and table.saved.state is not None and not _begins_anew(plan, table.saved):
         known["the table has"] = table.saved.keys
     for who, keys in known.items():
         if not set(keys) <= set(key.keys):
             before, now = ", ".join(keys), ", ".join(key.keys)
             raise ConfigError(
-                f"streams.{stream_plan.name}.primary_key: found {now}, and {who} one row for each {before}: a row "
+                f"streams.{plan.name}.primary_key: found {now}, and {who} one row for each {before}: a row "
                 f"would replace all others with its {now}. Change it back, or have all read again into a new table: "
                 "move this one away"
             )
 
 
-def _check_key_types(stream_plan: StreamPlan, table: StreamTable, key: Identity, planned: SchemaChange) -> None:
+def _check_key_types(plan: StreamPlan, table: StreamTable, key: Identity, planned: SchemaChange) -> None:
     for wider in planned.widen:
         if wider.column not in key.keys or keeps_spelling(wider.old, wider.new) or table.row_count() == 0:
             continue
-        if is_refreshed(stream_plan, table.saved):  # the existing rows will be removed
+        if is_refreshed(plan, table.saved):  # the existing rows will be removed
             continue
         raise ConfigError(
             f"the table has {wider.column!r}, a column of its primary key, as {wider.old}, and the stream's schema "
@@ -366,21 +364,21 @@ def _check_key_types(stream_plan: StreamPlan, table: StreamTable, key: Identity,
             "(`5.0`, `2024-01-01T10:00:00.000000Z`), and stay beside each row that is read again with its key as the "
             "source writes it. Change the type back, or have all read again into a new table: move this one away",
             path=str(table.root),
-            stream=stream_plan.stream.name,
+            stream=plan.stream.name,
         )
 
 
-def _begins_anew(stream_plan: StreamPlan, saved: TableState) -> bool:
+def _begins_anew(plan: StreamPlan, saved: TableState) -> bool:
     """Whether the sync starts a complete read, instead of resuming one."""
-    newer = stream_plan.generation is not None and stream_plan.generation > saved.generation
-    if stream_plan.sync_mode == "incremental":
-        return newer and is_refreshed(stream_plan, saved)
-    return newer or saved.complete or saved.sync_mode != stream_plan.sync_mode
+    newer = plan.generation is not None and plan.generation > saved.generation
+    if plan.sync_mode == "incremental":
+        return newer and is_refreshed(plan, saved)
+    return newer or saved.complete or saved.sync_mode != plan.sync_mode
 
 
-def _cursor(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnType]) -> CursorColumn | None:
+def _cursor(plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnType]) -> CursorColumn | None:
     """Return the cursor's column and the order of its values, which is that of the stream's own cursor."""
-    stream = stream_plan.stream
+    stream = plan.stream
     field = stream.cursor_field
     if not isinstance(field, str) or not field:
         return None
@@ -391,9 +389,9 @@ def _cursor(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, C
     return CursorColumn(field, name, order, declared.get(field) is JSON_TEXT)
 
 
-def bounded_columns(stream_plan: StreamPlan) -> tuple[str, ...]:
+def bounded_columns(plan: StreamPlan) -> tuple[str, ...]:
     """Return the columns that queries and merges search by, including columns that do not exist yet."""
-    names = [path[0] for path in stream_plan.stream.key_paths if len(path) == 1]
-    cursor = stream_plan.stream.cursor_field
+    names = [path[0] for path in plan.stream.key_paths if len(path) == 1]
+    cursor = plan.stream.cursor_field
     fields = [*names, cursor] if isinstance(cursor, str) else names
     return tuple(dict.fromkeys(column_name(name) or name for name in fields))

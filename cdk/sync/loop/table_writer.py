@@ -64,45 +64,45 @@ class GrownFiles:
 class TableWriting:
     """Opens a stream's table, adapts it to the schema as the schema policy says, and selects the write mode."""
 
-    def __init__(self, stream_plan: StreamPlan, tables: OpenTables, *, removes_stale: bool = False) -> None:
+    def __init__(self, plan: StreamPlan, tables: OpenTables, *, removes_stale: bool = False) -> None:
         """removes_stale: rows that a complete read does not see are to be removed.
 
         Raises ConfigError: when the existing table does not fit the schema. StateError: see StreamTable.
         """
-        stream, name = stream_plan.stream, stream_plan.stream.name
-        self._declared = declared_columns(stream_plan)
+        stream, name = plan.stream, plan.stream.name
+        self._declared = declared_columns(plan)
         self._met: dict[str, pa.DataType] = {}
         self._warn_of_most, self._warn_of_unwritable = FirstWarning(), FirstWarning()
         warn_of_schema_mistakes(name, stream.json_schema())
         warn_of_fields_without_column(name, stream.json_schema(), self._declared)
-        self.table = existing_table(stream_plan, self._declared, tables) or tables.create(
-            stream_plan.location, *new_columns(stream_plan, self._declared)
+        self.table = existing_table(plan, self._declared, tables) or tables.create(
+            plan.location, *new_columns(plan, self._declared)
         )
-        refreshed = is_refreshed(stream_plan, self.table.saved)
-        if refreshed and stream_plan.traits.repeats_rows:
-            stream_plan = replace(stream_plan, write_mode=FULL_REFRESH_DEFAULT)
-        self._plan = stream_plan
-        check_row_moves(stream_plan, self.table)
+        refreshed = is_refreshed(plan, self.table.saved)
+        if refreshed and plan.traits.repeats_rows:
+            plan = replace(plan, write_mode=FULL_REFRESH_DEFAULT)
+        self._plan = plan
+        check_row_moves(plan, self.table)
         self._columns = self._planned()
-        guards = (self.table.guard, history_guard(stream_plan, tables))
-        check_guards(stream_plan, self._declared, self._columns, *guards)
-        warn_of_string_columns(stream_plan, self._columns.columns, self._declared)
+        guards = (self.table.guard, history_guard(plan, tables))
+        check_guards(plan, self._declared, self._columns, *guards)
+        warn_of_string_columns(plan, self._columns.columns, self._declared)
         self._may_widen = not any(guard.refusals([Use.WIDEN]) for guard in guards)
-        self.bounded = bounded_columns(stream_plan)
+        self.bounded = bounded_columns(plan)
         """Columns whose bounds are written to the log."""
-        self.refreshes_keys = refreshed and stream_plan.traits.merges
+        self.refreshes_keys = refreshed and plan.traits.merges
         """Whether everything is read again, and rows of other generations are stale after that."""
-        key = identity(stream_plan, self._columns.schema, self._columns.columns)
-        check_key(stream_plan, self.table, key, self._columns)
-        self.keys = key.keys if key is not None and stream_plan.traits.merges else ()
+        key = identity(plan, self._columns.schema, self._columns.columns)
+        check_key(plan, self.table, key, self._columns)
+        self.keys = key.keys if key is not None and plan.traits.merges else ()
         """The key columns by which rows are merged; empty if they are not merged."""
         if key is not None and (removes_stale or self.refreshes_keys):
             # The row that was read last wins, so that each key that was read has this generation's number. If the
             # newest by cursor won, a key whose row returned with an older value would look as if it was not read.
             key = replace(key, cursor=None)
-        history = partial(tables.history, stream_plan.location, self.table, self.bounded)
+        history = partial(tables.history, plan.location, self.table, self.bounded)
         opening = Opening(self.table, self._columns.schema, key, self.bounded, history)
-        self.mode: WriteMode = MODES[stream_plan.write_mode](opening)
+        self.mode: WriteMode = MODES[plan.write_mode](opening)
 
     def target(self, generation: int) -> WriteTarget:
         """Return what tasks need to know to read the stream and write its rows."""
@@ -314,28 +314,28 @@ class TableWriting:
         return planned
 
 
-def import_into_table(admin: Admin, stream_plan: StreamPlan, blob: JsonValue, *, replaces: bool) -> EditResult:
+def import_into_table(admin: Admin, plan: StreamPlan, blob: JsonValue, *, replaces: bool) -> EditResult:
     """Import the state of another program or pipeline into a stream's table, and create the table if necessary.
 
     replaces: the import may replace an existing state.
     Raises StateError: when there is a state already and `replaces` is not set; or, as in a sync, when the imported
     state is that of a stream never read, but the table has rows of others. BadState: when `blob` is not a state.
     """
-    location = stream_plan.location
+    location = plan.location
     table = location.open(admin.pipeline, clock=admin.clock, lost=True) if location.exists else None
     if table is not None and table.state_version is not None and not replaces:
         raise StateError("the stream has a state already; say --replace to put the imported one in its place")
     saved = None if table is None else table.saved
-    fresh = TableState(stream_plan.sync_mode, stream_plan.write_mode)
-    change = import_state(saved or fresh, stream_plan.stream, blob, "import", of_another=True)
+    fresh = TableState(plan.sync_mode, plan.write_mode)
+    change = import_state(saved or fresh, plan.stream, blob, "import", of_another=True)
     if table is None:
         admin.check(location.name, change.saved)
         if admin.dry:
             return EditResult(location.name, change)
-        table = TableWriting(stream_plan, OpenTables(admin.pipeline)).table
-    elif not decoded(stream_plan.stream, blob).positions:
-        check_owner(table, stream_plan, admin.pipeline)
-    elif table.others and (text := rows_of_others(table, stream_plan, admin.pipeline)):
+        table = TableWriting(plan, OpenTables(admin.pipeline)).table
+    elif not decoded(plan.stream, blob).positions:
+        check_owner(table, plan, admin.pipeline)
+    elif table.others and (text := rows_of_others(table, plan, admin.pipeline)):
         change = replace(change, means=(f"{text[0].upper()}{text[1:]}.", *change.means))
     return admin.commit(location, table, change)
 

@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from cdk.cli.sync.stream_table import Pace, counted, doing_text, how_far, screen, span
+from cdk.cli.sync.stream_table import Pace, doing_text, how_far, screen, span
 from cdk.rest.http.activity import Doing
 from cdk.sync.reports.stream_report import Status, StreamReport
 
@@ -67,10 +67,6 @@ def test_the_rate_is_that_of_the_time_in_which_rows_came() -> None:
 )
 def test_spans_of_time(seconds: float, said: str) -> None:
     assert span(seconds) == said
-
-
-def test_nouns_follow_their_number() -> None:
-    assert [counted(n, "slice") for n in (0, 1, 2000)] == ["0 slices", "1 slice", "2,000 slices"]
 
 
 @pytest.mark.parametrize("width", [30, 40, 60, 80, 200])

@@ -31,7 +31,7 @@ from cdk.lake.arrow.columns import (
     table_schema,
 )
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
-from cdk.lake.arrow.schema_evolution import MOST_COLUMNS, Policy, SchemaChange, Widening, plan, with_columns
+from cdk.lake.arrow.schema_evolution import MOST_COLUMNS, Policy, SchemaChange, Widening, plan_schema, with_columns
 
 INT, DOUBLE, TEXT, BOOL, DATE = pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.date32()
 EVOLVE, FREEZE, DISCARD = Policy.EVOLVE, Policy.FREEZE, Policy.DISCARD
@@ -58,7 +58,7 @@ def written(plan: SchemaChange, record: Record) -> Mapping[str, Json]:
 def test_a_new_table_has_the_declared_columns(policy: Policy, room: int) -> None:
     declared = {"id": INT, "First Name": TEXT}
 
-    made = plan(None, declared, policy)
+    made = plan_schema(None, declared, policy)
 
     assert made.columns == declared
     assert made.schema.names == ["id", "First_Name", *OWN_COLUMNS]
@@ -69,13 +69,13 @@ def test_a_new_table_has_the_declared_columns(policy: Policy, room: int) -> None
 def test_a_table_that_fits_stays_as_it_is(policy: Policy, room: int) -> None:
     declared: Mapping[str, ColumnType] = {"a b": INT, "any": JSON_TEXT, "o": AB}
 
-    assert plan(table(**declared), declared, policy) == SchemaChange(declared, table(**declared), room=room)
+    assert plan_schema(table(**declared), declared, policy) == SchemaChange(declared, table(**declared), room=room)
 
 
 def test_new_columns_and_new_fields_of_objects_are_added() -> None:
     old = table(id=INT, o=A, l=pa.list_(A))
 
-    made = plan(old, {"new": BOOL, "l": pa.list_(AB), "id": INT, "o": AB}, EVOLVE)
+    made = plan_schema(old, {"new": BOOL, "l": pa.list_(AB), "id": INT, "o": AB}, EVOLVE)
 
     assert made.add == (pa.field("new", BOOL), pa.field("l", pa.list_(AB)), pa.field("o", AB))
     assert made.widen == ()
@@ -86,7 +86,7 @@ def test_new_columns_and_new_fields_of_objects_are_added() -> None:
 def test_a_changed_type_becomes_the_one_that_holds_both() -> None:
     old = table(n=INT, d=DATE, o=A, same=BOOL)
 
-    made = plan(old, {"n": DOUBLE, "d": TIMESTAMP_UTC, "o": pa.struct([("a", TEXT)]), "same": BOOL}, EVOLVE)
+    made = plan_schema(old, {"n": DOUBLE, "d": TIMESTAMP_UTC, "o": pa.struct([("a", TEXT)]), "same": BOOL}, EVOLVE)
 
     assert made.widen == (
         Widening("n", INT, DOUBLE),
@@ -98,7 +98,7 @@ def test_a_changed_type_becomes_the_one_that_holds_both() -> None:
 
 
 def test_numbers_that_a_double_would_round_become_text() -> None:
-    made = plan(table(n=INT, m=INT), {"n": DOUBLE, "m": DOUBLE}, EVOLVE, exact={"n"})
+    made = plan_schema(table(n=INT, m=INT), {"n": DOUBLE, "m": DOUBLE}, EVOLVE, exact={"n"})
 
     assert made.widen == (Widening("n", INT, TEXT), Widening("m", INT, DOUBLE))
 
@@ -118,20 +118,20 @@ def test_numbers_that_a_double_would_round_become_text() -> None:
 def test_values_are_written_in_the_type_of_a_wider_table(
     held: pa.DataType, declared: ColumnType, value: Json, row: Json
 ) -> None:
-    made = plan(table(a=held), {"a": declared}, EVOLVE)
+    made = plan_schema(table(a=held), {"a": declared}, EVOLVE)
 
     assert (made.add, made.widen, made.schema) == ((), (), table(a=held))
     assert written(made, {"a": value}) == {"a": row}
 
 
 def test_a_column_that_is_declared_no_more_is_still_written_as_it_is() -> None:
-    made = plan(table(old=INT, id=INT), {"id": INT}, EVOLVE)
+    made = plan_schema(table(old=INT, id=INT), {"id": INT}, EVOLVE)
 
     assert written(made, {"id": 1, "old": 2}) == {"id": 1, "old": 2}
     assert made.follows == {"old"}
     assert written(made, {"id": 1, "old": "x"}) == {"id": 1, "old": "x"}
     for policy in (FREEZE, DISCARD):
-        still = plan(table(old=INT, id=INT), {"id": INT}, policy)
+        still = plan_schema(table(old=INT, id=INT), {"id": INT}, policy)
         assert (still.schema, still.room, still.follows) == (table(old=INT, id=INT), 0, frozenset())
         assert written(still, {"id": 1, "old": 2}) == {"id": 1, "old": 2}
         assert written(still, {"id": 1, "old": "x", "new": 3}) == {
@@ -143,12 +143,12 @@ def test_a_column_that_is_declared_no_more_is_still_written_as_it_is() -> None:
 
 
 def test_undeclared_fields_get_columns_and_keep_them() -> None:
-    first = plan(None, {"id": INT}, EVOLVE)
+    first = plan_schema(None, {"id": INT}, EVOLVE)
     rows = RecordBatchBuilder(first.columns, generation=1, room=first.room)
     file = rows.batch([{"id": 1, "x": 5, "y": "z"}])
 
     grown = with_columns(first.schema, rows.grown)
-    second = plan(grown, {"id": INT}, EVOLVE)
+    second = plan_schema(grown, {"id": INT}, EVOLVE)
 
     assert grown == file.schema
     assert (second.schema, second.add, second.room) == (grown, (), first.room - 2)
@@ -173,7 +173,7 @@ def test_a_task_whose_columns_do_not_fit_those_of_another_is_to_be_read_again(na
 def test_a_column_is_that_of_the_field_that_it_was_made_for() -> None:
     schema = with_columns(table(id=INT), {"x y": [INT]})
     assert schema is not None
-    again = plan(schema, {"id": INT}, EVOLVE, met={"x_y": TEXT})
+    again = plan_schema(schema, {"id": INT}, EVOLVE, met={"x_y": TEXT})
 
     assert with_columns(schema, {"x_y": [INT]}) is None
     assert (again.schema, again.add) == (schema, ())
@@ -181,8 +181,8 @@ def test_a_column_is_that_of_the_field_that_it_was_made_for() -> None:
     assert written(again, {"x y": 1, "x_y": 2}) == {"id": None, "x_y": 1, ADDITIONAL: '{"x_y":2}'}
     for policy in (EVOLVE, FREEZE):
         with pytest.raises(ConfigError, match="column 'x_y' has the field 'x y' in the table, and 'x_y' in the schema"):
-            plan(schema, {"id": INT, "x_y": INT}, policy)
-    still = plan(schema, {"id": INT, "x_y": INT}, DISCARD)
+            plan_schema(schema, {"id": INT, "x_y": INT}, policy)
+    still = plan_schema(schema, {"id": INT, "x_y": INT}, DISCARD)
     assert written(still, {"x y": 1, "x_y": 2}) == {"id": None, "x_y": 1, ADDITIONAL: '{"x_y":2}'}
 
 
@@ -192,21 +192,21 @@ def test_a_column_that_something_else_made_is_that_of_the_declared_field_or_of_i
 ) -> None:
     old = pa.schema([pa.field("x_y", INT, metadata=noted)])
 
-    assert written(plan(old, {"x y": INT}, EVOLVE), {"x y": 1}) == {"x_y": 1}
-    assert written(plan(old, {"x y": INT}, FREEZE), {"x y": 1}) == {"x_y": 1}
-    assert written(plan(old, {}, EVOLVE), {"x y": 1, "x_y": 2}) == {"x_y": 2, ADDITIONAL: '{"x y":1}'}
+    assert written(plan_schema(old, {"x y": INT}, EVOLVE), {"x y": 1}) == {"x_y": 1}
+    assert written(plan_schema(old, {"x y": INT}, FREEZE), {"x y": 1}) == {"x_y": 1}
+    assert written(plan_schema(old, {}, EVOLVE), {"x y": 1, "x_y": 2}) == {"x_y": 2, ADDITIONAL: '{"x y":1}'}
 
 
 def test_no_more_columns_than_a_table_bears() -> None:
     wide = table(**{f"c{i}": TEXT for i in range(MOST_COLUMNS)})
 
-    assert plan(wide, {}, EVOLVE).room == 0
+    assert plan_schema(wide, {}, EVOLVE).room == 0
 
 
 def test_a_column_that_the_kit_cannot_write_is_left_alone() -> None:
     foreign = table(id=INT).append(pa.field("raw", pa.binary()))
 
-    made = plan(foreign, {"id": INT}, EVOLVE)
+    made = plan_schema(foreign, {"id": INT}, EVOLVE)
 
     assert made.schema == foreign
     assert written(made, {"id": 1, "raw": "x", "new": 1}) == {"id": 1, ADDITIONAL: '{"raw":"x","new":1}'}
@@ -216,7 +216,7 @@ def test_freeze_names_every_difference_and_what_to_do() -> None:
     old = table(id=INT, at=DATE, Name=TEXT, wide=DOUBLE)
 
     with pytest.raises(ConfigError) as refused:
-        plan(
+        plan_schema(
             old,
             {"id": TEXT, "at": TIMESTAMP_UTC, "name": TEXT, "new": A, "wide": INT},
             FREEZE,
@@ -250,7 +250,7 @@ def test_no_policy_is_advised_that_would_refuse_the_table_as_well(
     column: tuple[str, pa.DataType], policy: Policy, helps: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        plan(pa.schema([column]), {"id": TEXT}, policy)
+        plan_schema(pa.schema([column]), {"id": TEXT}, policy)
 
     assert refused.value.message.endswith(helps)
 
@@ -258,7 +258,7 @@ def test_no_policy_is_advised_that_would_refuse_the_table_as_well(
 def test_freeze_takes_a_table_that_holds_all_that_is_declared() -> None:
     old = table(id=DOUBLE, o=AB, gone=INT)
 
-    made = plan(old, {"id": INT, "o": A}, FREEZE)
+    made = plan_schema(old, {"id": INT, "o": A}, FREEZE)
 
     assert (made.schema, made.add, made.widen) == (old, (), ())
     assert written(made, {"id": 1, "x": 2, "gone": 3}) == {"id": 1.0, "o": None, "gone": 3, ADDITIONAL: '{"x":2}'}
@@ -267,7 +267,7 @@ def test_freeze_takes_a_table_that_holds_all_that_is_declared() -> None:
 def test_discard_keeps_the_table_and_every_value() -> None:
     old = table(id=INT, Name=TEXT, any=INT)
 
-    made = plan(old, {"id": TEXT, "name": TEXT, "new": INT, "any": JSON_TEXT}, DISCARD)
+    made = plan_schema(old, {"id": TEXT, "name": TEXT, "new": INT, "any": JSON_TEXT}, DISCARD)
 
     assert (made.schema, made.add, made.widen, made.room) == (old, (), (), 0)
     assert written(made, {"id": "x", "name": "y", "new": 1, "z": 2, "any": 5}) == {
@@ -307,14 +307,14 @@ def test_a_table_that_cannot_be_written_is_refused(
     policy: Policy, old: pa.Schema, declared: Mapping[str, ColumnType], clause: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        plan(old, declared, policy)
+        plan_schema(old, declared, policy)
 
     assert clause in refused.value.message
 
 
 @pytest.mark.parametrize("policy", Policy)
 def test_the_kit_s_own_columns_are_added_to_a_table_that_lacks_them(policy: Policy) -> None:
-    made = plan(pa.schema([("id", INT)]), {"id": INT}, policy)
+    made = plan_schema(pa.schema([("id", INT)]), {"id": INT}, policy)
 
     assert [field.name for field in made.add] == list(OWN_COLUMNS)
     assert made.schema.names == ["id", *OWN_COLUMNS]
@@ -343,16 +343,16 @@ SCHEMAS = st.dictionaries(st.sampled_from(["a", "b", "x y"]), DECLARED).map(lamb
 def test_a_table_takes_any_schema_after_any_other_and_loses_no_value(
     runs: Sequence[tuple[Json, Sequence[Record]]],
 ) -> None:
-    kept = pa.RecordBatch.from_pylist([], plan(None, columns(runs[0][0]), EVOLVE).schema)
+    kept = pa.RecordBatch.from_pylist([], plan_schema(None, columns(runs[0][0]), EVOLVE).schema)
     for schema, records in runs:
         declared = columns(schema)
         fields = {column.name: noted_field(column) for column in kept.schema}
         if any(fields.get(column_name(name)) not in {None, name} for name in declared):
             with pytest.raises(ConfigError, match="has the field"):
-                plan(kept.schema, declared, EVOLVE)
+                plan_schema(kept.schema, declared, EVOLVE)
             continue
-        made = plan(kept.schema, declared, EVOLVE)
-        made = plan(kept.schema, declared, EVOLVE, exact=unfit(kept, made.schema))
+        made = plan_schema(kept.schema, declared, EVOLVE)
+        made = plan_schema(kept.schema, declared, EVOLVE, exact=unfit(kept, made.schema))
         rows = RecordBatchBuilder(made.columns, generation=1, room=made.room)
         batch = rows.batch(records)
         grown = with_columns(made.schema, rows.grown)
@@ -361,7 +361,7 @@ def test_a_table_takes_any_schema_after_any_other_and_loses_no_value(
         for name in kept.schema.names:
             assert moved.column(name).null_count == kept.column(name).null_count
         kept = pa.concat_batches([moved, cast_batch(batch, grown)])
-        assert plan(grown, declared, EVOLVE).widen == ()
+        assert plan_schema(grown, declared, EVOLVE).widen == ()
 
 
 TYPES = {
@@ -391,7 +391,7 @@ def test_delta_and_spark_read_every_type(session: SparkSession, tmp_path: Path) 
     root = tmp_path / "table"
     DeltaTable.create(str(root), table(id=INT))
     handle = DeltaTable(str(root))
-    made = plan(pa.schema(handle.schema().to_arrow()), TYPES, EVOLVE)
+    made = plan_schema(pa.schema(handle.schema().to_arrow()), TYPES, EVOLVE)
     handle.alter.add_columns(Schema.from_arrow(pa.schema(made.add)).fields)
     handle = DeltaTable(str(root))
     batch = cast_batch(RecordBatchBuilder(made.columns, generation=1).batch([RECORD]), made.schema)
