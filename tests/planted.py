@@ -3872,6 +3872,12 @@ BUGS = [
         "answers[-1]",
     ),
     Bug(
+        "a login is not answered from the recording",
+        "testing/cassettes/recording",
+        "if self._known and not request.login else",
+        "if self._known else",
+    ),
+    Bug(
         "a sample keeps all pages of a path",
         "testing/cassettes/recording",
         "if all(recorded(interaction) in requests",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator
 from contextlib import closing
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from cdk.base.errors import BugError, CdkError, CredentialsError
@@ -119,6 +120,8 @@ class HttpClient:
         with closing(authenticator.flow(request)) as flow:
             following = next(flow)
             while True:
+                if (following.method, following.url) != (request.method, request.url):
+                    following = replace(following, login=True)
                 response = self._send(following, authorized=following != request)
                 try:
                     following = flow.send(response)

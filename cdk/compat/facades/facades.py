@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Generic, TypeVar, cast
 
 import requests
@@ -71,7 +72,7 @@ class AuthenticatorFacade(Facade[Authenticator], DeclarativeAuthenticator):
         request = next(flow)
         while request.url != bare.url:
             # Requests before the one itself, such as a token request.
-            request = flow.send(self._transport.send(request))
+            request = flow.send(self._transport.send(replace(request, login=True)))
         flow.close()
         return dict(request.headers)
 

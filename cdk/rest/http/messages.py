@@ -72,6 +72,7 @@ class Request:
     hidden: secrets elsewhere, for example in the body: `hide` masks these values, too.
     stream: whether the body may be larger than memory: it is then fetched while it is read, with `Response.chunks`.
     scope: the origins to which its secrets may go, even if the URL changes; None for the origin of the current URL.
+    login: whether it obtains credentials, so that an earlier response to it may have expired.
     """
 
     method: str
@@ -83,6 +84,7 @@ class Request:
     hidden: frozenset[str] = frozenset()
     stream: bool = False
     scope: CredentialScope | None = field(default=None, compare=False)
+    login: bool = field(default=False, compare=False)
 
     @property
     def full_url(self) -> str:

@@ -16,6 +16,7 @@ from cdk.base.times.clock import system_clock
 from cdk.base.values import FieldValue, JsonValue, from_json, to_json
 from cdk.protocol import AirbyteStateMessage
 from cdk.rest import Request, Response
+from cdk.rest.auth.tokens import Tokens
 from cdk.rest.http.transport import outgoing
 from cdk.sources.config import prepared_config
 from cdk.streams.source import Source
@@ -29,9 +30,11 @@ from cdk.testing.simulation import MockClock, simulated
 RESUMES = 20
 """How many states of a stream are read from again, so that a read interrupted there can be replayed."""
 
+_AGAIN = {HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS}
+
 
 class Recorder:
-    """A transport that sends requests it has no recording of, and records them; one request at a time.
+    """A transport that sends logins and requests it has no recording of, and records them; one request at a time.
 
     secrets: of the config. sends: what sends the requests; by default the kit's real transport.
     """
@@ -46,8 +49,11 @@ class Recorder:
         self.interactions: list[Interaction] = []
 
     def send(self, request: Request) -> Response:
-        """Return the response: inside `resuming` the recorded one, if any; otherwise that of the source."""
-        known = self._answers.find(request, self._secrets) if self._known else None
+        """Return the response: inside `resuming` the recorded one, if any; otherwise that of the source.
+
+        Logins always go to the source, since a recorded token may have expired.
+        """
+        known = self._recorded(request) if self._known and not request.login else None
         self.sent_last = known is None or self._fails_so_far(known)
         if known is not None and not self.sent_last:
             return known.response(request)
@@ -65,9 +71,19 @@ class Recorder:
         self.interactions.append(interaction)
         return interaction.response(request)
 
+    def _recorded(self, request: Request) -> Interaction | None:
+        """Return the next recorded response to a request, without a 401 that was followed by a new access token."""
+        known = self._answers.find(request, self._secrets)
+        while known is not None and known.status == HTTPStatus.UNAUTHORIZED and not self._fails_so_far(known):
+            known = self._answers.find(request, self._secrets)
+        return known
+
     def _fails_so_far(self, interaction: Interaction) -> bool:
-        """Whether this is the last response recorded for its request and asks to retry: then the retry is sent."""
-        if interaction.status != HTTPStatus.TOO_MANY_REQUESTS and interaction.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        """Whether this is the last response recorded for its request and asks to retry: then the retry is sent.
+
+        A 401 asks for it, too: with the next access token.
+        """
+        if interaction.status not in _AGAIN and interaction.status < HTTPStatus.INTERNAL_SERVER_ERROR:
             return False
         return any(interaction is answers[-1] for answers in self._answers.known.values())
 
@@ -176,11 +192,29 @@ class _Reads(NamedTuple):
         return {text for form in (self.config, self.prepared) for text in secret_values(schema, form)}
 
     def run(self, resuming: Callable[[], AbstractContextManager[None]]) -> None:
-        """Read each stream, also from its states, and check. resuming: the context in which these further reads run."""
+        """Read each stream, also from its states, and check. resuming: the context in which these further reads run.
+
+        Access tokens are shared by all of them, so that none logs in again while the token is valid.
+        """
+        tokens = Tokens()
         for name in self.streams or [stream.name for stream in self.source.open(self.prepared)]:
-            _read(self.source, self.config, name, self.resumes, resuming)
-        with resuming():
+            self._read(name, tokens, resuming)
+        with resuming(), tokens.run().working():
             self.source.check(self.prepared)
+
+    def _read(self, name: str, tokens: Tokens, resuming: Callable[[], AbstractContextManager[None]]) -> None:
+        """Read a stream from its start and from some of its states. Raises the error that ended a read."""
+        for state in _spread(self._states(name, tokens), self.resumes):
+            with resuming():
+                self._states(name, tokens, state)
+
+    def _states(self, name: str, tokens: Tokens, *state: AirbyteStateMessage) -> Sequence[AirbyteStateMessage]:
+        """Read a stream to its end, from its start or a state; return the states of all places it could resume at."""
+        with tokens.run().working():
+            run = read(self.source, name, config=self.config, state=state, every_state=True)
+        if run.error is not None:
+            raise run.error
+        return [AirbyteStateMessage.model_validate(m["state"]) for m in run.messages if m["type"] == "STATE"]
 
     def requested(self, recording: Recording) -> Collection[Sent] | None:
         """Return the requests that the reads send to a recording; None if it lacks a response."""
@@ -199,29 +233,6 @@ class _Reads(NamedTuple):
             return self.requested(replace(recording, interactions=fewer))
 
         return replace(recording, interactions=sampled(recording.interactions, keep, requested), sample=keep)
-
-
-def _read(
-    source: Source,
-    config: Mapping[str, JsonValue],
-    name: str,
-    resumes: int,
-    resuming: Callable[[], AbstractContextManager[None]],
-) -> None:
-    """Read a stream from its start and from some of its states. Raises the error that ended a read."""
-    for state in _spread(_states(source, config, name), resumes):
-        with resuming():
-            _states(source, config, name, state)
-
-
-def _states(
-    source: Source, config: Mapping[str, JsonValue], name: str, *state: AirbyteStateMessage
-) -> Sequence[AirbyteStateMessage]:
-    """Read a stream to its end, from its start or a state; return the states of all places where it could resume."""
-    run = read(source, name, config=config, state=state, every_state=True)
-    if run.error is not None:
-        raise run.error
-    return [AirbyteStateMessage.model_validate(m["state"]) for m in run.messages if m["type"] == "STATE"]
 
 
 def _answer(interaction: Interaction) -> Interaction:

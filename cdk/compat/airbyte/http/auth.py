@@ -331,7 +331,8 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         if not isinstance(body, str):
             body = urlencode({k: v for k, v in body.items() if v is not None}, doseq=True)
         secrets = frozenset(filter(None, (self.get_client_secret(), self.get_refresh_token())))
-        request = Request("POST", self.get_token_refresh_endpoint(), {}, headers, body.encode(), hidden=secrets)
+        url, content = self.get_token_refresh_endpoint(), body.encode()
+        request = Request("POST", url, headers=headers, body=content, hidden=secrets, login=True)
         response = runtime().transport.send(request)
         if not response.ok:
             raise CredentialsError(f"no access token: {error_for(response).message}")
