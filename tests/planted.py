@@ -3864,6 +3864,12 @@ BUGS = [
         "if requested is None:\n        return recording",
         "if requested:\n        return recording",
     ),
+    Bug(
+        "a full disk is said in a line",
+        "lake/storage/folder",
+        "if _UNWRITTEN.search(text) else None",
+        "if not text else None",
+    ),
     Bug("a sampled cassette is compared with a sample", "cli/authoring/record", "recorded.sample or sample", "sample"),
     Bug(
         "answers to a request come in their order",

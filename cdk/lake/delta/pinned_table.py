@@ -173,8 +173,9 @@ class PinnedTable:
         """Enable the table feature for timestamps without a zone if `schema` needs it: no commit does so by itself."""
         if any(map(_zoneless, schema.types)) and not any(map(_zoneless, self.schema.types)):
             features = [TableFeatures.TimestampWithoutTimezone]
-            self._handle.alter.add_feature(features, allow_protocol_versions_increase=True)
-            self._handle.update_incremental()
+            with self.root.explaining(self.stream):
+                self._handle.alter.add_feature(features, allow_protocol_versions_increase=True)
+                self._handle.update_incremental()
             self.seen_marker = self._marker()
 
     def add(self, columns: Sequence[pa.Field]) -> None:

@@ -45,7 +45,7 @@ from cdk.lake.delta.table_sharing import OtherPipelines
 from cdk.lake.delta.table_state import TableState, commit_properties
 from cdk.lake.parquet.table_files import TableFile, file_actions
 from cdk.lake.parquet.writer import DataFile
-from cdk.lake.storage.folder import Folder
+from cdk.lake.storage.folder import Folder, unwritable
 from cdk.state.layers.layer_file import PackedLayer
 from cdk.state.layers.layered_map import LayeredMap
 
@@ -416,8 +416,14 @@ class StreamTable(PinnedTable):
         return Schema.from_arrow(schema)
 
     def draft(self, version: int, saved: TableState) -> None:
-        """Write a state beside the table. It becomes valid once a commit moves the marker to its version."""
-        self._states.write(version, saved)
+        """Write a state beside the table. It becomes valid once a commit moves the marker to its version.
+
+        Raises ConfigError, TransientError: when the folder refuses the file.
+        """
+        try:
+            self._states.write(version, saved)
+        except OSError as error:
+            raise unwritable(error, str(self.root), self.stream) from None
 
     def load(self, version: int) -> TableState:
         """Load the state of a retained version. Raises StateError: when its file is missing or not a valid state."""

@@ -6,6 +6,7 @@ ensures that itself, and an object exists as a whole or not at all. The stores a
 
 import errno
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -17,10 +18,14 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
-from cdk.base.errors import ConfigError, TransientError
+from cdk.base.errors import CdkError, ConfigError, TransientError
 from cdk.base.process.durable_files import replace_file, sync_to_disk
 
 _DISK = fs.LocalFileSystem()
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m↳?|↳")
+_UNWRITTEN = re.compile(r"LocalFileSystem error.*Unable to (?:create|copy|rename|sync)", re.DOTALL)
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 @dataclass(frozen=True)
@@ -141,7 +146,7 @@ class Folder(ABC):
 
 @dataclass(frozen=True)
 class LocalFolder(Folder):
-    """A folder on a disk that all machines of a sync see at the same path. Its errors stay as they are."""
+    """A folder on a disk that all machines of a sync see at the same path."""
 
     path: Path
 
@@ -221,18 +226,27 @@ class LocalFolder(Folder):
     def delete(self, name: str) -> None:
         (self.path / name).unlink(missing_ok=True)
 
-    def explain(self, error: Exception, stream: str = "") -> Exception:  # noqa: ARG002 - stores use both
-        return error
+    def explain(self, error: Exception, stream: str = "") -> Exception:
+        """As in Folder. Only what delta-rs could not write is explained; other errors are returned unchanged."""
+        text = str(error)
+        number = _OS_ERROR.search(text) if _UNWRITTEN.search(text) else None
+        if number is None or isinstance(error, CdkError):
+            return error
+        return unwritable(OSError(int(number[1]), in_one_line(text)), str(self), stream)
 
 
-def unwritable(error: OSError, path: str) -> ConfigError | TransientError:
+def unwritable(error: OSError, path: str, stream: str = "") -> ConfigError | TransientError:
     """Return the error to raise when the disk refuses to write a file."""
     why = os.strerror(error.errno) if error.errno else str(error)
+    where = {"path": path, "stream": stream, "detail": f"{type(error).__name__}: {error}"}
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return TransientError(
-            f"the target cannot be written: {why}. Free some space, then run the sync again", path=path
-        )
-    return ConfigError(f"the target cannot be written: {why}", path=path)
+        return TransientError(f"the target cannot be written: {why}. Free some space, then run the sync again", **where)
+    return ConfigError(f"the target cannot be written: {why}", **where)
+
+
+def in_one_line(text: str) -> str:
+    """Return the message of a store, which delta-rs formats for a terminal, in one line without colours."""
+    return " ".join(_ANSI.sub("", text).split())
 
 
 def as_folder(where: Folder | Path) -> Folder:

@@ -22,10 +22,9 @@ from cdk.base.errors import CdkError, ConfigError, TransientError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue
 from cdk.lake.storage.credentials import SCHEMES, Kind, Options, file_system, for_delta, options_of, secrets_of
-from cdk.lake.storage.folder import FileInfo, Folder, LocalFolder, cache_folder
+from cdk.lake.storage.folder import FileInfo, Folder, LocalFolder, cache_folder, in_one_line
 
 _SHOWN = 300
-_ANSI = re.compile(r"\x1b\[[0-9;]*m↳?|↳")
 _XML_CODE = re.compile(r"<Code>(\w+)</Code>(?:.*?<Message>(.*?)</Message>)?", re.DOTALL)
 _OF_A_STORE = re.compile(r"object store|Generic (S3|GCS|MicrosoftAzure)|HTTP error|Error performing|Kernel error ->")
 _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or their equivalents,"
@@ -212,4 +211,4 @@ def _in_one_line(text: str) -> str:
     """Return the reason of an error in one line, without its colours and XML."""
     if error := _XML_CODE.search(text):
         return f"{error[1]}: {error[2]}" if error[2] else error[1]
-    return " ".join(_ANSI.sub("", text).split())
+    return in_one_line(text)

@@ -8,10 +8,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from cdk.base.errors import StateConflict, StateError, TransientError
+from cdk.base.errors import ConfigError, StateConflict, StateError, TransientError
 from cdk.base.values import Json
 from cdk.lake.delta.failed_commit import repeat_if_changed
 from cdk.lake.parquet.writer import DataFile
+from tests.lake.full_disk import full_disk
 from tests.spark.users_table import ids, opened, saved, state, wrote
 
 
@@ -57,6 +58,21 @@ def test_a_commit_that_did_not_happen_is_an_error_and_may_be_tried_again(
         table.commit(saved({"page": 2}), file)
 
     assert not isinstance(caught.value, StateConflict)
+    assert (ids(root), state(root)) == ([1], {"page": 1})
+    table.commit(saved({"page": 2}), file)
+    assert (ids(root), state(root)) == ([1, 2], {"page": 2})
+
+
+@pytest.mark.parametrize("most", [100, 700], ids=["the state", "the log"])
+def test_of_a_commit_that_finds_no_room_the_error_says_so(root: Path, most: int) -> None:
+    table = opened(root)
+    table.commit(saved({"page": 1}), wrote(root, 1))
+    file = wrote(root, 2)
+
+    with full_disk(most), pytest.raises(ConfigError) as caught:
+        table.commit(saved({"page": 2}), file)
+
+    assert str(caught.value) == f"{root}: the target cannot be written: File too large"
     assert (ids(root), state(root)) == ([1], {"page": 1})
     table.commit(saved({"page": 2}), file)
     assert (ids(root), state(root)) == ([1, 2], {"page": 2})

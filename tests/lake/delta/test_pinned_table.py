@@ -8,6 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from cdk.base.errors import ConfigError
+from tests.lake.full_disk import full_disk
 from tests.spark.users_table import opened, saved, state, wrote
 
 
@@ -24,6 +25,16 @@ def test_of_many_who_create_a_table_at_once_one_describes_it(tmp_path: Path) -> 
             list(pool.map(create, [root] * 6))
 
         assert [file.name for file in (root / "_delta_log").iterdir()] == ["00000000000000000000.json"]
+
+
+def test_of_a_table_that_finds_no_room_the_error_says_so(tmp_path: Path) -> None:
+    root = tmp_path / "users"
+
+    with full_disk(100), pytest.raises(ConfigError) as caught:
+        opened(root)
+
+    assert str(caught.value) == f"{root}: the target cannot be written: File too large"
+    opened(root)
 
 
 @pytest.mark.parametrize("name", ["a b", "a#b", "a?b", "ü", "[a]", "100%"])

@@ -1,9 +1,11 @@
+import os
 import pickle
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import CdkError, ConfigError, TransientError
 from cdk.base.values import JsonObject
@@ -247,6 +249,26 @@ def test_a_refusal_says_what_to_do(server: ObjectStore, status: int, code: str, 
 
     assert isinstance(error, ConfigError)
     assert said in str(error)
+
+
+@pytest.mark.parametrize(("number", "kind"), [(28, TransientError), (30, ConfigError)])
+@pytest.mark.parametrize("raised", [OSError, DeltaError])
+def test_what_delta_cannot_write_to_a_disk_is_said_in_a_line(
+    raised: type[Exception], number: int, kind: type[CdkError], tmp_path: Path
+) -> None:
+    text = f"Generic LocalFileSystem error\n  \x1b[31m↳\x1b[0m Unable to copy data to file\n (os error {number})"
+
+    error = as_folder(tmp_path).explain(raised(text), "users")
+
+    assert isinstance(error, kind)
+    assert str(error).startswith(f"{tmp_path}: the target cannot be written: {os.strerror(number)}")
+    assert "LocalFileSystem error Unable to copy data to file" in error.detail
+
+
+def test_what_cannot_be_read_from_a_disk_stays_as_it_is(tmp_path: Path) -> None:
+    error = OSError("Generic LocalFileSystem error\n Unable to open file (os error 5)")
+
+    assert as_folder(tmp_path).explain(error, "users") is error
 
 
 def test_what_a_store_says_is_shown_without_the_secrets_in_it() -> None:
