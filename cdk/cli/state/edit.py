@@ -12,9 +12,9 @@ from cdk.cli.state.options import (
     PipelineFile,
     dry_option,
     edit_tables,
+    editing,
     for_streams,
     pipeline_argument,
-    translate_errors,
     trust_option,
 )
 from cdk.lake.admin.edits import import_state, rewound
@@ -30,7 +30,7 @@ partition_option = click.option(
 @for_streams
 @partition_option
 @dry_option
-@translate_errors
+@editing
 def reset(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None, *, dry: bool) -> int:
     """Have streams read from their start by the next sync; their rows stay.
 
@@ -47,7 +47,7 @@ def reset(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None,
 @click.argument("stream")
 @click.argument("file", metavar="STATE.json", type=FILE)
 @dry_option
-@translate_errors
+@editing
 def set_(pipeline: PipelineFile, stream: str, file: Path, *, dry: bool) -> int:
     """Give a STREAM the state in a file: the JSON object of `show --json`, or any older form of it."""
     blob = read_document(file)
@@ -68,7 +68,7 @@ def set_(pipeline: PipelineFile, stream: str, file: Path, *, dry: bool) -> int:
 @for_streams
 @partition_option
 @dry_option
-@translate_errors
+@editing
 def rewind(pipeline: PipelineFile, to: str, names: tuple[str, ...], partition: str | None, *, dry: bool) -> int:
     """Move cursors back to a moment, never forward: what lies behind it is read again.
 
@@ -96,7 +96,7 @@ def rewind(pipeline: PipelineFile, to: str, names: tuple[str, ...], partition: s
 @for_streams
 @click.option("--tables", is_flag=True, help="Bring the rows of that state back as well, in the same commit.")
 @dry_option
-@translate_errors
+@editing
 def rollback(pipeline: PipelineFile, number: int, names: tuple[str, ...], *, tables: bool, dry: bool) -> int:
     """Take state N of a stream again, by the number that `log` shows."""
     table = pipeline.table(names)

@@ -14,6 +14,7 @@ from cdk.cli.state.options import (
     PipelineFile,
     dry_option,
     edit_tables,
+    editing,
     for_streams,
     pipeline_argument,
     translate_errors,
@@ -66,7 +67,7 @@ def export(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, form: 
 @for_streams
 @click.option("--replace", is_flag=True, help="Put imported states in the place of those that are there.")
 @dry_option
-@translate_errors
+@editing
 def import_(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, replace: bool, dry: bool) -> int:
     """Have streams begin where a state in FILE says, also before their first sync.
 
@@ -94,7 +95,7 @@ def import_(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, repla
 @click.argument("name")
 @for_streams
 @dry_option
-@translate_errors
+@editing
 def fork(pipeline: PipelineFile, name: str, names: tuple[str, ...], *, dry: bool) -> int:
     """Let a second pipeline, called NAME, begin on the same tables where this one stands."""
     if not PIPELINE_NAME.fullmatch(name) or name == pipeline.name:

@@ -7,7 +7,15 @@ import click
 from cdk.base.times.clock import system_clock
 from cdk.base.wording import counted
 from cdk.cli.options import json_option
-from cdk.cli.state.options import PipelineFile, dry_option, for_streams, pipeline_argument, print_json, translate_errors
+from cdk.cli.state.options import (
+    PipelineFile,
+    dry_option,
+    editing,
+    for_streams,
+    pipeline_argument,
+    print_json,
+    translate_errors,
+)
 from cdk.lake.admin.table_audit import Audit
 from cdk.lake.admin.verify import StateFinding, audits, findings, orphan_files
 
@@ -52,7 +60,7 @@ def verify(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> 
 @for_streams
 @click.option("--days", type=click.FloatRange(min=0), default=_DAYS, help="Only files this old or older. Default: 7.")
 @dry_option
-@translate_errors
+@editing
 def gc(pipeline: PipelineFile, names: tuple[str, ...], *, days: float, dry: bool) -> int:
     """Remove old states, drafts, and data files that no version of a table names.
 
@@ -60,12 +68,11 @@ def gc(pipeline: PipelineFile, names: tuple[str, ...], *, days: float, dry: bool
     """
     now = system_clock()
     files = size = 0
-    with pipeline.admin(dry=dry).locked():
-        for table in pipeline.tables(names):
-            for orphan in orphan_files(table, pipeline.name, now=now, age=timedelta(days=days)) if table.exists else ():
-                click.echo(f"{table.name}: {orphan.root.join(orphan.name)}, {orphan.bytes:,} bytes, {orphan.why}")
-                files, size = files + 1, size + orphan.bytes
-                if not dry:
-                    orphan.root.delete(orphan.name)
+    for table in pipeline.tables(names):
+        for orphan in orphan_files(table, pipeline.name, now=now, age=timedelta(days=days)) if table.exists else ():
+            click.echo(f"{table.name}: {orphan.root.join(orphan.name)}, {orphan.bytes:,} bytes, {orphan.why}")
+            files, size = files + 1, size + orphan.bytes
+            if not dry:
+                orphan.root.delete(orphan.name)
     click.echo(f"{files} files, {size:,} bytes{' would be removed' if dry else ' removed'}")
     return 0

@@ -1,6 +1,7 @@
 """What the verbs of `spark-cdk state` share: the pipeline file, options, and the output of edits."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import ParamSpec
@@ -20,6 +21,7 @@ from cdk.lake.admin.state_admin import Admin, EditResult
 from cdk.lake.storage.credentials import secrets_of
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.object_store import folder_at
+from cdk.lake.storage.run_lock import between_runs
 from cdk.lake.storage.table_folders import tables_of_others
 from cdk.sources.variables import PartialEnvironment, environment
 from cdk.streams.stream import Stream
@@ -38,6 +40,7 @@ class PipelineFile:
     def __init__(self, path: Path, *, trusted: bool = False) -> None:
         self.path, self.trusted, self.secrets = path, trusted, Secrets()
         self._config_secrets: list[str] = []
+        self._is_locked = False
 
     @cached_property
     def settings(self) -> Pipeline:
@@ -60,6 +63,19 @@ class PipelineFile:
         """Return the object that reads and edits states. dry: it changes nothing."""
         check = state_check(self.settings, self._config_secrets)
         return Admin(self.target, self.name, dry=dry, check=check)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep syncs of the pipeline out, also across nested blocks. Raises StateConflict: when a sync is running."""
+        if self._is_locked:
+            yield
+            return
+        with between_runs(self.target, self.name):
+            self._is_locked = True
+            try:
+                yield
+            finally:
+                self._is_locked = False
 
     def tables(self, names: Sequence[str] = ()) -> list[StreamLocation]:
         """The tables of the streams in `names`, or of all if it is empty.
@@ -154,6 +170,27 @@ def translate_errors(command: Callable[P, int]) -> Callable[P, int]:
     return run
 
 
+def editing(command: Callable[P, int]) -> Callable[P, int]:
+    """Decorate a verb that changes states: as `translate_errors`, and no sync runs meanwhile, except in a dry run.
+
+    The lock comes first: while the first sync of a pipeline runs, its tables do not exist yet.
+    """
+
+    @translate_errors
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> int:
+        pipeline = kwargs["pipeline"]
+        assert isinstance(pipeline, PipelineFile)
+        folder = pipeline.target.on_disk
+        # A lock in a folder that does not exist would create it.
+        if kwargs["dry"] or (folder is not None and not folder.is_dir()):
+            return command(*args, **kwargs)
+        with pipeline.locked():
+            return command(*args, **kwargs)
+
+    return run
+
+
 def edit_tables(
     pipeline: PipelineFile,
     tables: Sequence[StreamLocation],
@@ -165,7 +202,7 @@ def edit_tables(
     if not tables:
         raise ConfigError("there is no stream with a state", path=str(pipeline.path))
     admin, trial = pipeline.admin(dry=dry), pipeline.admin(dry=True)
-    with admin.locked():
+    with nullcontext() if dry else pipeline.locked():
         results = [edit(trial, table) for table in tables]
         for result in results if dry else (edit(admin, table) for table in tables):
             _print_edit(result, dry=dry)

@@ -6,7 +6,6 @@ commit of a sync on another machine, because the marker has moved.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import orjson
@@ -24,7 +23,6 @@ from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import open_newest
 from cdk.lake.delta.table_state import NOTE, TableState
 from cdk.lake.storage.folder import Folder
-from cdk.lake.storage.run_lock import between_runs
 from cdk.state.slice import Partition
 
 _NO_STATE = "nothing was committed for this stream yet: there is no state"
@@ -76,15 +74,6 @@ class Admin:
         check: Callable[[str, TableState], None] = lambda *_: None,
     ) -> None:
         self.target, self.pipeline, self.clock, self.dry, self.check = target, pipeline, clock, dry, check
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep syncs of the pipeline out; a dry run does not. Raises StateConflict: when a sync is running."""
-        if self.dry:
-            yield
-            return
-        with between_runs(self.target, self.pipeline):
-            yield
 
     def status(self, location: StreamLocation) -> StreamStatus:
         """Return the status of a stream. Raises ConfigError and TransientError from a store."""

@@ -244,6 +244,29 @@ def test_a_dry_run_changes_nothing_and_a_running_sync_keeps_changes_out(
     assert sorted((folder / "tables").rglob("*")) != before
 
 
+@pytest.mark.parametrize(
+    "argv", [("reset",), ("reset", "--stream", "orders"), ("rollback", "1"), ("gc",)], ids=" ".join
+)
+def test_the_first_sync_of_a_pipeline_keeps_changes_out_before_it_has_tables(
+    state: CommandLine, folder: Path, argv: tuple[str, ...]
+) -> None:
+    verb, *rest = argv
+
+    with only_run(folder / "tables", "shop"):
+        refused = state(verb, *rest)
+
+    assert refused.code == 75
+    assert "another sync of the pipeline 'shop' is running, by process" in refused.stderr
+
+
+def test_a_change_of_a_target_that_does_not_exist_creates_none(state: CommandLine, folder: Path) -> None:
+    refused = state("reset")
+
+    assert refused.code == 1
+    assert "the folder does not exist; run a sync" in refused.stderr
+    assert not (folder / "tables").exists()
+
+
 def test_a_change_leaves_the_name_of_a_cut_sync_alone(state: CommandLine, orders: Filled, folder: Path) -> None:
     lock = folder / "tables" / "_cdk" / "shop.sync"
     lock.parent.mkdir()
