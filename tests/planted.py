@@ -4018,6 +4018,19 @@ BUGS = [
         "return page._replace(records=records, next=page.next if records else None)",
     ),
     Bug(
+        "a resource without a cursor cannot follow its parent",
+        "rest/declared/resources",
+        "elif member.cursor is None:",
+        "elif member.path is None:",
+    ),
+    Bug(
+        "a manifest's stream without a cursor that is to follow its parent is warned of",
+        "authoring/manifest_checks",
+        'or stream.get("incremental_sync"):',
+        'or "incremental_sync" not in stream:',
+        "tests/cli/authoring/test_validate.py",
+    ),
+    Bug(
         "children that follow their parent are read for what is new",
         "rest/declared/stream",
         "following_partitions(self.parent, parents,",

@@ -1,5 +1,7 @@
 """Mistakes that a manifest's schema permits: expressions that do not parse, unknown config keys, missing streams.
 
+Also fields that have no effect where they are.
+
 Imports the manifest language, and with it Jinja.
 """
 
@@ -41,7 +43,7 @@ def manifest_mistakes(path: Path, schema: JsonSchema) -> Iterator[tuple[str, boo
         # Building the source reports this error.
         return
     reported: set[tuple[str, str]] = set()
-    for keys, text, certain in (*_expressions(manifest, value, schema), *_missing_streams(value)):
+    for keys, text, certain in (*_expressions(manifest, value, schema), *_missing_streams(value), *_unfollowed(value)):
         # A part that several references share is written only once, so it is reported only once.
         line = (manifest.where(keys).partition(" ")[0], text)
         if line not in reported:
@@ -203,3 +205,46 @@ def _names(streams: JsonValue) -> Iterator[str]:
                 yield from _names(inner)
             case _:
                 pass
+
+
+def _unfollowed(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool]]:
+    """Yield the parents that are to be followed by a stream without a cursor, which is read in full each time."""
+    templates = as_list(value.get("dynamic_streams"))
+    streams = [*_streams(value.get("streams"), ("streams",))]
+    streams += [
+        (("dynamic_streams", number, "stream_template"), as_object(as_object(each).get("stream_template")))
+        for number, each in enumerate(templates)
+    ]
+    for keys, stream in streams:
+        if stream.get("type") != "DeclarativeStream" or stream.get("incremental_sync"):
+            continue
+        router = as_object(stream.get("retriever")).get("partition_router")
+        for path in _followed(router, (*keys, "retriever", "partition_router")):
+            words = "the stream has no cursor, so that each read looks at all parents again"
+            yield path, f"has no effect: {words}; give it an `incremental_sync`, or leave this out", False
+
+
+def _streams(streams: JsonValue, keys: Keys) -> Iterator[tuple[Keys, Mapping[str, JsonValue]]]:
+    """Yield the streams of a list with their places, including conditional ones."""
+    for number, stream in enumerate(as_list(streams)):
+        match stream:
+            case {"type": "ConditionalStreams", "streams": inner}:
+                yield from _streams(inner, (*keys, number, "streams"))
+            case _:
+                yield (*keys, number), as_object(stream)
+
+
+def _followed(router: JsonValue, keys: Keys) -> Iterator[Keys]:
+    """Yield the places of `incremental_dependency: true` in a router."""
+    match router:
+        case list():
+            for number, inner in enumerate(router):
+                yield from _followed(inner, (*keys, number))
+        case {"underlying_partition_router": inner}:
+            yield from _followed(inner, (*keys, "underlying_partition_router"))
+        case {"parent_stream_configs": list() as parents}:
+            for number, parent in enumerate(parents):
+                if as_object(parent).get("incremental_dependency") is True:
+                    yield (*keys, "parent_stream_configs", number, "incremental_dependency")
+        case _:
+            pass

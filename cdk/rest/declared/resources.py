@@ -30,7 +30,7 @@ class resource:  # noqa: N801 - reads as a call, in a list of them
         for a field that some records lack.
     add_fields: fields that are added to each record.
     follows_parent: read only for parent records that are new by the parent's cursor. For children that never change
-        unless their parent record does.
+        unless their parent record does. Needs a `cursor` of its own, for a resource without one is read in full.
     schema: a JSON Schema or a pydantic model; defaults to the file `schemas/<name>.json` beside the module. Without
         either, tables and `discover --infer` infer the types from the records.
 
@@ -144,8 +144,7 @@ class Family:
                 "a field of the one in the request of the other"
             )
             return
-        if member.follows_parent and (parent is None or parent.cursor is None):
-            yield "follows_parent: the request uses no resource with a cursor; use one, or leave follows_parent out"
+        yield from _slips_of_following(member, parent)
         inherited = self.inherited(member)
         for each in everything:
             if each.scope in {*OWN_SCOPES, parent and parent.name} or field_of(each) in inherited:
@@ -155,6 +154,19 @@ class Family:
                 if parent
                 else f"{each}: the request uses no field of {each.scope}; use one there"
             )
+
+
+def _slips_of_following(member: resource, parent: resource | None) -> Iterator[str]:
+    if not member.follows_parent:
+        return
+    if parent is None or parent.cursor is None:
+        yield "follows_parent: no resource with a cursor is named in the request; name one, or leave it out"
+    elif member.cursor is None:
+        # Without one it is read in full, and has no state that could say how far its parent was read.
+        yield (
+            "follows_parent: the resource has no cursor, and would be read for all records of its parent each time; "
+            "give it a cursor of its own, or leave it out"
+        )
 
 
 def field_of(placeholder: Placeholder) -> str:

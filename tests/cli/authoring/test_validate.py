@@ -152,6 +152,63 @@ def test_fields_that_no_partition_has_are_suspicious(
     assert (ran.code, "which no partition has" in "\n".join(ran.lines)) == (0, warned), ran.lines
 
 
+FOLLOWED = LINK | {"incremental_dependency": True}
+FOLLOWS = SUBSTREAM | {"parent_stream_configs": [FOLLOWED]}
+CURSOR = PARENT["incremental_sync"]
+
+
+@pytest.mark.parametrize(
+    ("router", "own", "paths"),
+    [
+        (SUBSTREAM, {}, []),
+        (FOLLOWS, {"incremental_sync": CURSOR}, []),
+        (FOLLOWS, {}, [".parent_stream_configs[0]"]),
+        (SUBSTREAM | {"parent_stream_configs": [LINK, FOLLOWED]}, {}, [".parent_stream_configs[1]"]),
+        ([LIST, FOLLOWS], {}, ["[1].parent_stream_configs[0]"]),
+        ([FOLLOWS, LIST], {"incremental_sync": CURSOR}, []),
+        (
+            GROUPED | {"underlying_partition_router": FOLLOWS},
+            {},
+            [".underlying_partition_router.parent_stream_configs[0]"],
+        ),
+        (OWN, {}, []),
+        (None, {}, []),
+    ],
+)
+@pytest.mark.parametrize("kind", ["stream", "conditional", "template"])
+def test_a_parent_that_a_stream_without_a_cursor_is_to_follow_is_warned_of(
+    cli: CommandLine, tmp_path: Path, router: object, own: dict[str, object], paths: list[str], *, kind: str
+) -> None:
+    manifest = yaml.safe_load(MANIFEST)
+    (plain,) = manifest["streams"]
+    stream = {name: value for name, value in plain.items() if name != "incremental_sync"} | own
+    stream |= {"name": "children", "retriever": plain["retriever"] | ({"partition_router": router} if router else {})}
+    at = {
+        "stream": "streams[1]",
+        "conditional": "streams[1].streams[0]",
+        "template": "dynamic_streams[0].stream_template",
+    }
+    if kind == "template":
+        made = {"type": "ConfigComponentsResolver", "stream_config": {"type": "StreamConfig", "configs_pointer": ["a"]}}
+        resolver = made | {"components_mapping": []}
+        manifest["dynamic_streams"] = [
+            {"type": "DynamicDeclarativeStream", "stream_template": stream, "components_resolver": resolver}
+        ]
+    elif kind == "conditional":
+        manifest["streams"].append({"type": "ConditionalStreams", "condition": "{{ true }}", "streams": [stream]})
+    else:
+        manifest["streams"].append(stream)
+    (tmp_path / "manifest.yaml").write_text(yaml.safe_dump(manifest))
+
+    ran = cli("validate", "manifest.yaml")
+
+    warned = [line.partition(" ")[2] for line in ran.lines if "the stream has no cursor" in line]
+    assert [line.partition(": ")[0] for line in warned] == [
+        f"{at[kind]}.retriever.partition_router{path}.incremental_dependency" for path in paths
+    ], ran.lines
+    assert ran.code == 0, ran.lines
+
+
 def test_what_parameters_give_to_parts_that_do_not_read_it_is_no_mistake(cli: CommandLine, tmp_path: Path) -> None:
     manifest = yaml.safe_load(MANIFEST)
     (stream,) = manifest["streams"]

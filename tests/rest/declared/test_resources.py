@@ -7,6 +7,7 @@ from cdk.base.secret_masking import secret_places
 from cdk.rest import Bearer, OAuth2, RestSource, resource
 
 REPOS = resource("repos", "/repos")
+COUNTED = resource("builds", "/builds", cursor=CountCursor("number"))
 
 
 def test_a_source_is_of_the_module_that_it_is_written_in() -> None:
@@ -62,6 +63,22 @@ def test_a_source_is_of_the_module_that_it_is_written_in() -> None:
         (
             [REPOS, resource("issues", "/{repos.id}", follows_parent=True)],
             ["issues: follows_parent: the request uses no resource with a cursor"],
+        ),
+        (
+            [COUNTED, resource("steps", "/{builds.id}/steps", follows_parent=True)],
+            ["steps: follows_parent: the resource has no cursor, and would be read for all records of its parent"],
+        ),
+        (
+            [
+                COUNTED,
+                resource("steps", "/{builds.id}/steps", cursor=CountCursor("number"), follows_parent=True),
+                resource("logs", "/{steps.id}/logs", follows_parent=True),
+                resource("texts", "/{logs.id}", cursor=CountCursor("line"), follows_parent=True),
+            ],
+            [
+                "logs: follows_parent: the resource has no cursor, and would be read for all records of its parent",
+                "texts: follows_parent: no resource with a cursor is named in the request; name one",
+            ],
         ),
     ],
 )
