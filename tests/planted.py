@@ -4031,6 +4031,13 @@ BUGS = [
         "tests/cli/authoring/test_validate.py",
     ),
     Bug(
+        "a decoder of a source is that of its resources",
+        "rest/declared/source",
+        "decoder=each.decoder or decoder,",
+        "decoder=each.decoder,",
+        "tests/rest/declared/test_stream.py",
+    ),
+    Bug(
         "children that follow their parent are read for what is new",
         "rest/declared/stream",
         "following_partitions(self.parent, parents,",

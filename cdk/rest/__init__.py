@@ -32,6 +32,10 @@ if TYPE_CHECKING:  # importing them at run time would import the whole layer
     from cdk.rest.pagination.page_number import Offset, PageNumber
     from cdk.rest.pagination.paginator import Paginator, SinglePage
     from cdk.rest.records.decoder import Decoder, JsonDocument
+    from cdk.rest.records.decoders.json_items import JsonItems
+    from cdk.rest.records.decoders.packed_formats import GzipFile, ZipArchive
+    from cdk.rest.records.decoders.text_formats import CsvRows, Jsonl, TextLines
+    from cdk.rest.records.decoders.xml_document import XmlDocument
     from cdk.rest.retriever import PageRetriever, Retriever
     from cdk.streams.page import Token
 
@@ -48,16 +52,20 @@ __all__ = [
     "Budget",
     "CachedTransport",
     "ConditionalStream",
+    "CsvRows",
     "CursorToken",
     "Decoder",
     "ErrorHandler",
     "Extract",
     "ForeignHost",
+    "GzipFile",
     "Headers",
     "HttpClient",
     "HttpErrorHandler",
     "HttpStream",
     "JsonDocument",
+    "JsonItems",
+    "Jsonl",
     "LinkHeader",
     "OAuth2",
     "Offset",
@@ -72,10 +80,13 @@ __all__ = [
     "RetryPolicy",
     "SinglePage",
     "StoredTokens",
+    "TextLines",
     "Token",
     "TokenRotation",
     "Transport",
     "Verdict",
+    "XmlDocument",
+    "ZipArchive",
     "error_for",
     "error_text",
     "fail",

@@ -43,7 +43,7 @@ class HttpStream(PagedStream):
     paginator: finds the next page and puts it into the request.
     records_path: the path of the list of records in a body: `("data", "items")`; `"*"` matches every element. A null
         there is an empty list, as Go writes one; a body without the path is an error.
-    decoder: decodes the bodies; JSON by default.
+    decoder: decodes the bodies, such as `Jsonl()`, `CsvRows(delimiter=";")` or `GzipFile(CsvRows())`; JSON by default.
     error_handler: decides what responses mean and how often a request is retried.
     budget: how often the API may be called; streams with the same budget share it.
     trusted_urls: further origins to which credentials may be sent, such as `["https://files.example.com"]`, besides

@@ -10,6 +10,7 @@ from cdk.base.wording import did_you_mean
 from cdk.rest.declared.placeholders import Placeholder, placeholders
 from cdk.rest.errors.error_handler import ErrorHandler
 from cdk.rest.pagination.paginator import Paginator
+from cdk.rest.records.decoder import Decoder
 from cdk.streams.cursor import Cursor
 
 Config: TypeAlias = Mapping[str, FieldValue]
@@ -23,7 +24,8 @@ class resource:  # noqa: N801 - reads as a call, in a list of them
 
     name: of the stream. path: of its records, relative to the source's URL, or a full URL.
     records_path: the path of the records in a body; one name, or several. primary_key: one field, or several.
-    paginator, error_handler: like the two above, default to those of the source.
+    paginator, decoder, error_handler: like the two above, default to those of the source. decoder: reads the bodies,
+        such as `Jsonl()` or `GzipFile(CsvRows())`; JSON by default.
     params, headers: of every page; a null parameter is omitted. body_json: sent with a POST, instead of a GET.
     cursor: a cursor, or a function that returns it for a config.
     record_filter: only records whose fields have these values are read; a list allows any of its values. Include null
@@ -49,6 +51,7 @@ class resource:  # noqa: N801 - reads as a call, in a list of them
     headers: Mapping[str, str] = field(default_factory=dict)
     body_json: JsonValue = None
     paginator: Paginator | None = None
+    decoder: Decoder | None = None
     error_handler: ErrorHandler | None = None
     cursor: Cursor | Callable[[Config], Cursor] | None = None
     record_filter: Mapping[str, JsonValue] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from cdk.rest.errors.error_handler import ErrorHandler
 from cdk.rest.http.authenticator import Authenticator
 from cdk.rest.limits.budget import Budget
 from cdk.rest.pagination.paginator import Paginator
+from cdk.rest.records.decoder import Decoder
 from cdk.streams.source import Source
 from cdk.streams.stream import Stream
 
@@ -25,7 +26,7 @@ class RestSource(Source):
     url: the base URL of paths; it may contain `{config.NAME}`.
     auth: adds the credentials; its strings may contain `{config.NAME}`. These config fields are secret, except those
         in URLs, such as `token_url`, whose names do not look like a secret's.
-    records_path, primary_key, params, headers, paginator, error_handler: defaults for all resources.
+    records_path, primary_key, params, headers, paginator, decoder, error_handler: defaults for all resources.
     budget: shared by all resources.
     config: JSON Schemas of config fields that are not required strings, or that only a function uses. A field with a
         default is optional.
@@ -43,6 +44,7 @@ class RestSource(Source):
         params: Mapping[str, JsonValue] | None = None,
         headers: Mapping[str, str] | None = None,
         paginator: Paginator | None = None,
+        decoder: Decoder | None = None,
         error_handler: ErrorHandler | None = None,
         budget: Budget | None = None,
         config: Mapping[str, JsonSchema] | None = None,
@@ -58,6 +60,7 @@ class RestSource(Source):
                     params={**(params or {}), **each.params},
                     headers={**(headers or {}), **each.headers},
                     paginator=each.paginator or paginator,
+                    decoder=each.decoder or decoder,
                     error_handler=each.error_handler or error_handler,
                 )
                 for each in resources

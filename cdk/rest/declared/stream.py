@@ -54,6 +54,7 @@ class ResourceStream(HttpStream):
         self.http_method = "GET" if declared.body_json is None else "POST"
         self.records_path = as_path(declared.records_path or (), "records_path")
         self.paginator = declared.paginator or self.paginator
+        self.decoder = declared.decoder or self.decoder
         self.error_handler = declared.error_handler or self.error_handler
         cursor = declared.cursor
         self.cursor = cursor if cursor is None or isinstance(cursor, Cursor) else cursor(config)

@@ -1,5 +1,8 @@
+import gzip
 import pickle
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -7,7 +10,23 @@ from pyspark import cloudpickle
 
 from cdk import CountCursor, FatalError, Json, Record
 from cdk.protocol import AirbyteStateMessage
-from cdk.rest import ApiKey, OAuth2, Offset, PageNumber, RestSource, resource
+from cdk.rest import (
+    ApiKey,
+    CsvRows,
+    Decoder,
+    GzipFile,
+    JsonDocument,
+    JsonItems,
+    Jsonl,
+    OAuth2,
+    Offset,
+    PageNumber,
+    RestSource,
+    TextLines,
+    XmlDocument,
+    ZipArchive,
+    resource,
+)
 from cdk.rest.tracing import tracing
 from cdk.sources.discovery import find_source
 from cdk.testing import MockApi, ReadResult, read
@@ -189,6 +208,56 @@ def test_what_the_source_says_holds_for_resources_that_say_nothing_else() -> Non
 
     assert (records(source, api, "all"), records(source, api, "own")) == ([{"id": 1}], [{"id": 2, "at": 3}])
     assert [stream.key_paths for stream in source.open({})] == [[["id"]], [["at"], ["id"]]]
+
+
+def zipped(*files: bytes) -> bytes:
+    with zipfile.ZipFile(packed := BytesIO(), "w") as archive:
+        for number, file in enumerate(files):
+            archive.writestr(f"{number}.csv", file)
+    return packed.getvalue()
+
+
+ONE_TWO = [{"id": "1"}, {"id": "2"}]
+
+
+@pytest.mark.parametrize(
+    ("decoder", "records_path", "body", "expected"),
+    [
+        (None, "data", b'{"data": [{"id": "1"}, {"id": "2"}]}', ONE_TWO),
+        (JsonDocument(lenient=True), "data", b'{"data": [{"id": "1"}, {"id": "2", "x": NaN}]}', ONE_TWO),
+        (Jsonl(), (), b'{"id": "1"}\n\n{"id": "2"}', ONE_TWO),
+        (Jsonl(lenient=True), (), b'{"id": "1"}\noops\n{"id": "2"}\n', ONE_TWO),
+        (CsvRows(), (), b"id\n1\n2\n", ONE_TWO),
+        (CsvRows(encoding="latin-1", delimiter=";"), (), b"id;name\n1;\xe9\n", [{"id": "1", "name": "\xe9"}]),
+        (GzipFile(CsvRows()), (), gzip.compress(b"id\n1\n2\n"), ONE_TWO),
+        (GzipFile(Jsonl()), (), b'{"id": "1"}\n{"id": "2"}\n', ONE_TWO),
+        (ZipArchive(CsvRows()), (), zipped(b"id\n1\n", b"id\n2\n"), ONE_TWO),
+        (TextLines(), (), b"a\nb\n", [{"record": "a"}, {"record": "b"}]),
+        (JsonItems("data"), (), b'{"data": [{"id": "1"}, {"id": "2"}]}', ONE_TWO),
+        (XmlDocument(), ["rows", "row"], b"<rows><row><id>1</id></row><row><id>2</id></row></rows>", ONE_TWO),
+    ],
+)
+@pytest.mark.parametrize("said_by", ["resource", "source"])
+def test_bodies_are_read_by_the_decoder_of_the_resource_or_of_the_source(
+    decoder: Decoder | None, records_path: str | Sequence[str], body: bytes, expected: Sequence[Record], *, said_by: str
+) -> None:
+    own, common = (decoder, Jsonl() if decoder else None) if said_by == "resource" else (None, decoder)
+    rows = resource("rows", "/rows", decoder=own, records_path=records_path)
+    api = MockApi()
+    api.get("/rows").returns(body=body)
+
+    assert records(RestSource("https://api.test", rows, decoder=common), api, "rows") == expected
+
+
+def test_a_resource_whose_lines_are_no_json_says_which_decoder_reads_them() -> None:
+    api = MockApi()
+    api.get("/rows").returns(body=b'{"id": 1}\noops\n')
+
+    error = read(RestSource("https://api.test", resource("rows", "/rows", decoder=Jsonl())), transport=api).error
+
+    assert error is not None
+    assert "line 2 is no JSON" in str(error)
+    assert "`Jsonl(lenient=True)`" in str(error)
 
 
 def test_a_schema_is_a_file_beside_the_module_that_declares_the_resource(tmp_path: Path) -> None:
