@@ -34,7 +34,7 @@ from cdk.declarative.model.plug_points import (
 class CustomComponent(Component, type=None):
     """A component that is a Python class. Its further fields are for that class, so subclasses set `extra="allow"`."""
 
-    class_name: str = Field(description="Module and class, such as `source_x.components.MyExtractor`.")
+    class_name: str = Field(description="The module and the class, such as `source_x.components.MyExtractor`.")
 
     def build(self, ctx: BuildContext, *parts: object, **options: object) -> Any:  # noqa: ANN401 - differs by family
         """Build the object that the family expects. parts: the further arguments of the family's `build`.

@@ -382,7 +382,7 @@ class AnyComponentsResolver(Component, type=None):
 class AnyCheck(Component, type=None, default="CheckStream"):
     """Checks whether a connection works."""
 
-    config_overrides: JsonObject | None = Field(None, description="Values of the config that only the check uses.")
+    config_overrides: JsonObject | None = Field(None, description="Config values that apply only to the check.")
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Callable[[Sequence[DeclaredStream]], None]: ...

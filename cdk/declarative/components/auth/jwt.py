@@ -21,17 +21,17 @@ class _Part(BaseModel):
 class JwtHeaders(_Part):
     """The standard headers of a signed token."""
 
-    kid: str | None = Field(None, description="Which key signs, where the API knows several.")
-    typ: str | None = Field("JWT", description="What the token is.")
-    cty: str | None = Field(None, description="What the content of the token is.")
+    kid: str | None = Field(None, description="The ID of the signing key, if the API accepts several keys.")
+    typ: str | None = Field("JWT", description="The type of the token.")
+    cty: str | None = Field(None, description="The content type of the token's payload.")
 
 
 class JwtPayload(_Part):
     """The standard claims of a signed token."""
 
-    iss: str | None = Field(None, description="Who made the token.")
-    sub: str | None = Field(None, description="Whom the token is about.")
-    aud: str | None = Field(None, description="Whom the token is for.")
+    iss: str | None = Field(None, description="The issuer of the token.")
+    sub: str | None = Field(None, description="The subject: whom the token identifies.")
+    aud: str | None = Field(None, description="The audience: the service that the token is for.")
 
 
 class JwtAuthenticator(AnyAuthenticator):
@@ -48,20 +48,20 @@ class JwtAuthenticator(AnyAuthenticator):
 
     secret_fields = frozenset({"secret_key", "passphrase"})
 
-    secret_key: str = Field(description="The secret, or the private key in PEM, that signs.")
+    secret_key: str = Field(description="The signing key: a shared secret, or a private key in PEM format.")
     base64_encode_secret_key: bool | str | None = Field(
-        False, description="Whether the key is put into base64 before it signs; may be an expression."
+        False, description="Whether the key is base64-encoded before it is used for signing; may be an expression."
     )
-    algorithm: Algorithm = Field(description="How to sign.")
-    token_duration: int | None = Field(1200, description="Seconds for which a token is valid.")
-    header_prefix: str | None = Field(None, description="The word before the token, such as `Bearer`.")
-    jwt_headers: JwtHeaders | None = Field(None, description="The usual headers of the token.")
-    additional_jwt_headers: JsonObject | None = Field(None, description="More headers of the token.")
-    jwt_payload: JwtPayload | None = Field(None, description="The usual claims of the token.")
-    additional_jwt_payload: JsonObject | None = Field(None, description="More claims of the token.")
-    passphrase: str | None = Field(None, description="What the private key is encrypted with.")
+    algorithm: Algorithm = Field(description="The signature algorithm.")
+    token_duration: int | None = Field(1200, description="How long a token is valid, in seconds.")
+    header_prefix: str | None = Field(None, description="The word in front of the token, such as `Bearer`.")
+    jwt_headers: JwtHeaders | None = Field(None, description="The standard headers of the token.")
+    additional_jwt_headers: JsonObject | None = Field(None, description="Additional headers of the token.")
+    jwt_payload: JwtPayload | None = Field(None, description="The standard claims of the token.")
+    additional_jwt_payload: JsonObject | None = Field(None, description="Additional claims of the token.")
+    passphrase: str | None = Field(None, description="The passphrase of an encrypted private key.")
     request_option: RequestOption | None = Field(
-        None, description="Where the token goes. The header Authorization by default."
+        None, description="Where in requests the token goes; the header `Authorization` by default."
     )
 
     def build(self, ctx: BuildContext) -> Jwt:

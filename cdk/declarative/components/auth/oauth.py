@@ -28,21 +28,28 @@ class RefreshTokenUpdater(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    refresh_token_name: str = Field("refresh_token", description="What the server calls the refresh token.")
+    refresh_token_name: str = Field(
+        "refresh_token", description="Name of the field with the new refresh token in the token response."
+    )
     access_token_config_path: list[str] = Field(
-        ["credentials", "access_token"], description="Path of the access token in the config."
+        ["credentials", "access_token"], description="Path in the config where the access token is saved."
     )
     refresh_token_config_path: list[str] = Field(
-        ["credentials", "refresh_token"], description="Path of the refresh token in the config."
+        ["credentials", "refresh_token"], description="Path in the config where the refresh token is saved."
     )
     token_expiry_date_config_path: list[str] = Field(
-        ["credentials", "token_expiry_date"], description="Path of the moment at which the access token expires."
+        ["credentials", "token_expiry_date"],
+        description="Path in the config where the expiry of the access token is saved.",
     )
     refresh_token_error_status_codes: list[int] | None = Field(
-        None, description="Statuses of answers that may say that the refresh token is no good."
+        None, description="Statuses of token responses that may mean that the refresh token is invalid."
     )
-    refresh_token_error_key: str | None = Field(None, description="Name of the field that says so.")
-    refresh_token_error_values: list[str] | None = Field(None, description="Values of that field that say so.")
+    refresh_token_error_key: str | None = Field(
+        None, description="Name of the field of such a response that contains the error code."
+    )
+    refresh_token_error_values: list[str] | None = Field(
+        None, description="Error codes that mean that the refresh token is invalid."
+    )
 
 
 class OAuthAuthenticator(AnyAuthenticator):
@@ -58,41 +65,66 @@ class OAuthAuthenticator(AnyAuthenticator):
 
     secret_fields = frozenset({"client_secret", "refresh_token", "access_token_value"})
 
-    token_refresh_endpoint: str | None = Field(None, description="URL that gives access tokens.")
-    client_id: str | None = Field(None, description="Who the connector is.")
-    client_secret: str | None = Field(None, description="The connector's password.")
-    refresh_token: str | None = Field(None, description="What the user granted; it gives access tokens.")
-    grant_type: str = Field("refresh_token", description="Such as `refresh_token` or `client_credentials`.")
-    scopes: list[str] | None = Field(None, description="What the access token shall be good for.")
-    access_token_value: str | None = Field(None, description="An access token to begin with.")
-    token_expiry_date: str | None = Field(None, description="When that one expires.")
-    token_expiry_date_format: str | None = Field(
-        None, description="How moments are written, also the one in the answer if it is no number of seconds."
+    token_refresh_endpoint: str | None = Field(None, description="URL that issues access tokens.")
+    client_id: str | None = Field(None, description="The client ID of the OAuth application.")
+    client_secret: str | None = Field(None, description="The client secret of the OAuth application.")
+    refresh_token: str | None = Field(
+        None, description="The refresh token from the user's consent, with which access tokens are requested."
     )
-    refresh_request_body: JsonObject | None = Field(None, description="More fields of the request for a token.")
+    grant_type: str = Field(
+        "refresh_token", description="The OAuth grant type, such as `refresh_token` or `client_credentials`."
+    )
+    scopes: list[str] | None = Field(None, description="The scopes to request for the access token.")
+    access_token_value: str | None = Field(None, description="An existing access token, used until it expires.")
+    token_expiry_date: str | None = Field(None, description="When the token in `access_token_value` expires.")
+    token_expiry_date_format: str | None = Field(
+        None,
+        description="Format of expiry timestamps, including the one in the token response unless that is a number of "
+        "seconds.",
+    )
+    refresh_request_body: JsonObject | None = Field(None, description="Additional fields of the token request.")
     refresh_request_headers: JsonObject | None = Field(
-        None, description="Headers of that request. With an Authorization, client id and secret are not sent as fields."
+        None,
+        description="Headers of the token request. With an `Authorization` header, the client ID and secret are not "
+        "sent as fields.",
     )
     send_refresh_request_as_query_params: bool = Field(
-        False, description="Whether the fields of that request go into the query, not into the body."
+        False, description="Whether the fields of the token request are sent in the query instead of the body."
     )
-    grant_type_name: str = Field("grant_type", description="What the server calls the grant type.")
-    client_id_name: str = Field("client_id", description="What the server calls the client id.")
-    client_secret_name: str = Field("client_secret", description="What the server calls the client secret.")
-    refresh_token_name: str = Field("refresh_token", description="What the server calls the refresh token.")
-    access_token_name: str = Field("access_token", description="What the server calls the access token.")
-    expires_in_name: str = Field("expires_in", description="What the server calls the life of an access token.")
+    grant_type_name: str = Field(
+        "grant_type", description="Name of the field with the grant type in the token request."
+    )
+    client_id_name: str = Field("client_id", description="Name of the field with the client ID in the token request.")
+    client_secret_name: str = Field(
+        "client_secret", description="Name of the field with the client secret in the token request."
+    )
+    refresh_token_name: str = Field(
+        "refresh_token", description="Name of the field with the refresh token in the token request."
+    )
+    access_token_name: str = Field(
+        "access_token", description="Name of the field with the access token in the token response."
+    )
+    expires_in_name: str = Field(
+        "expires_in", description="Name of the field with the lifetime of the access token in the token response."
+    )
     refresh_token_error_status_codes: list[int] | None = Field(
-        None, description="Statuses of answers that may say that the refresh token is no good."
+        None, description="Statuses of token responses that may mean that the refresh token is invalid."
     )
-    refresh_token_error_key: str | None = Field(None, description="Name of the field that says so.")
-    refresh_token_error_values: list[str] | None = Field(None, description="Values of that field that say so.")
+    refresh_token_error_key: str | None = Field(
+        None, description="Name of the field of such a response that contains the error code."
+    )
+    refresh_token_error_values: list[str] | None = Field(
+        None, description="Error codes that mean that the refresh token is invalid."
+    )
     refresh_token_updater: RefreshTokenUpdater | None = Field(
-        None, description="Says that a refresh token works once, and where the next one is kept."
+        None, description="Declares that each refresh token works only once, and where the next one is saved."
     )
-    profile_assertion: JwtAuthenticator | None = Field(None, description="Signs the token that asks for a token.")
+    profile_assertion: JwtAuthenticator | None = Field(
+        None, description="Creates the signed assertion for a token request with a JWT."
+    )
     use_profile_assertion: bool | None = Field(
-        False, description="Whether that signed token is sent in place of client and refresh token."
+        False,
+        description="Whether the signed assertion is sent instead of the client's credentials and the refresh token.",
     )
 
     def build(self, ctx: BuildContext) -> Authenticator:

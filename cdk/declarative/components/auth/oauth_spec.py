@@ -24,19 +24,19 @@ class OAuthConfigSpecification(Component):
     """
 
     oauth_user_input_from_connector_config_specification: JsonObject | None = Field(
-        None, description="Which values of the config are needed before the user is asked for consent."
+        None, description="The values of the config that are needed before the user is asked for consent."
     )
     oauth_connector_input_specification: JsonObject | None = Field(
-        None, description="The addresses for consent and for tokens, where the API has no flow that platforms know."
+        None, description="The URLs for consent and for tokens, if the API's flow is not built into the platform."
     )
     complete_oauth_output_specification: JsonObject | None = Field(
-        None, description="Where in the config the tokens go."
+        None, description="Where in the config the tokens are saved."
     )
     complete_oauth_server_input_specification: JsonObject | None = Field(
-        None, description="What the platform itself must be given, such as its client id."
+        None, description="What the platform itself needs, such as its client ID."
     )
     complete_oauth_server_output_specification: JsonObject | None = Field(
-        None, description="Where in the config the values of the platform go."
+        None, description="Where in the config the platform's own values are saved."
     )
 
 
@@ -56,7 +56,11 @@ class AuthFlow(Component):
               refresh_token: {type: string, path_in_connector_config: [credentials, refresh_token]}
     """
 
-    auth_flow_type: Literal["oauth2.0", "oauth1.0"] | None = Field(None, description="The protocol.")
-    predicate_key: list[str] | None = Field(None, description="The value of the config that says whether it applies.")
-    predicate_value: str | None = Field(None, description="What that value then is.")
-    oauth_config_specification: OAuthConfigSpecification | None = Field(None, description="Where values come and go.")
+    auth_flow_type: Literal["oauth2.0", "oauth1.0"] | None = Field(None, description="The OAuth version.")
+    predicate_key: list[str] | None = Field(
+        None, description="Path of the config value that decides whether this flow applies."
+    )
+    predicate_value: str | None = Field(None, description="The value at `predicate_key` with which this flow applies.")
+    oauth_config_specification: OAuthConfigSpecification | None = Field(
+        None, description="Which values the flow needs, and where it saves those that it receives."
+    )

@@ -40,8 +40,8 @@ class SessionTokenRequestApiKeyAuthenticator(AnySessionTokenRequest, type="ApiKe
 
     secret_fields = frozenset({"api_token"})
 
-    inject_into: RequestOption = Field(description="Where the token goes.")
-    api_token: str = Field("{{ session_token }}", description="What is sent; `session_token` is the token.")
+    inject_into: RequestOption = Field(description="Where in requests the token goes.")
+    api_token: str = Field("{{ session_token }}", description="The value to send; `session_token` is the token.")
 
     def build(self, ctx: BuildContext) -> AttachToken:
         option, api_token = self.inject_into, ctx.expression(self, "api_token")
@@ -78,13 +78,13 @@ class SessionTokenAuthenticator(AnyAuthenticator):
           type: Bearer
     """
 
-    login_requester: AnyRequester = Field(description="The request that logs in.")
-    session_token_path: list[str] = Field(description="Path of the token in the answer.")
+    login_requester: AnyRequester = Field(description="The login request.")
+    session_token_path: list[str] = Field(description="Path of the token in the login response.")
     expiration_duration: str | None = Field(
-        None, description="How long a token can be used. Without it, there is a login before each request."
+        None, description="How long a token is valid, ISO 8601. Without it, every request is preceded by a login."
     )
-    request_authentication: AnySessionTokenRequest = Field(description="How requests carry the token.")
-    decoder: AnyDecoder | None = Field(None, description="The format of the answer; JSON by default.")
+    request_authentication: AnySessionTokenRequest = Field(description="How requests send the token.")
+    decoder: AnyDecoder | None = Field(None, description="Decodes the login response; JSON by default.")
 
     def build(self, ctx: BuildContext) -> Authenticator:
         """Build the authenticator, which streams that log in in the same way share."""
@@ -129,13 +129,17 @@ class LegacySessionTokenAuthenticator(AnyAuthenticator):
 
     secret_fields = frozenset({"session_token", "password"})
 
-    header: str = Field(description="Name of the header for the token.")
-    login_url: str = Field(description="Where to log in: a whole URL, or what follows the requester's `url_base`.")
-    validate_session_url: str = Field(description="What to ask to see whether a given token is valid; as `login_url`.")
-    session_token_response_key: str = Field(description="Name of the token in the answer to the login.")
-    session_token: str | None = Field(None, description="A token to begin with.")
-    username: str | None = Field(None, description="The user.")
-    password: str | None = Field("", description="The password.")
+    header: str = Field(description="Name of the header that carries the token.")
+    login_url: str = Field(
+        description="Where to log in: a complete URL, or a path relative to the requester's `url_base`."
+    )
+    validate_session_url: str = Field(
+        description="What to request to check whether a token is still valid: a URL or a path, as for `login_url`."
+    )
+    session_token_response_key: str = Field(description="Name of the field with the token in the login response.")
+    session_token: str | None = Field(None, description="An existing session token, used until it is no longer valid.")
+    username: str | None = Field(None, description="The user name for the login.")
+    password: str | None = Field("", description="The password for the login.")
 
     def build(self, ctx: BuildContext) -> Authenticator:
         return LegacySessionToken(

@@ -36,9 +36,9 @@ class ApiKeyAuthenticator(AnyAuthenticator):
 
     secret_fields = frozenset({"api_token"})
 
-    api_token: str | None = Field(None, description="The key.")
-    header: str | None = Field(None, description="Name of a header for the key. Older than `inject_into`.")
-    inject_into: RequestOption | None = Field(None, description="Where the key goes.")
+    api_token: str | None = Field(None, description="The API key.")
+    header: str | None = Field(None, description="Name of the header for the key. Superseded by `inject_into`.")
+    inject_into: RequestOption | None = Field(None, description="Where in requests the key goes.")
 
     def build(self, ctx: BuildContext) -> Authenticator:
         """Build the authenticator. Raises ManifestError: when the place for the key is missing, or given twice."""
@@ -60,7 +60,7 @@ class BearerAuthenticator(AnyAuthenticator):
 
     secret_fields = frozenset({"api_token"})
 
-    api_token: str = Field(description="The token.")
+    api_token: str = Field(description="The bearer token.")
 
     def build(self, ctx: BuildContext) -> Authenticator:
         return Bearer(ctx.expression(self, "api_token").text)
@@ -77,7 +77,7 @@ class BasicHttpAuthenticator(AnyAuthenticator):
 
     secret_fields = frozenset({"password"})
 
-    username: str = Field(description="The user.")
+    username: str = Field(description="The user name.")
     password: str | None = Field("", description="The password.")
 
     def build(self, ctx: BuildContext) -> Authenticator:
@@ -98,8 +98,12 @@ class SelectiveAuthenticator(AnyAuthenticator):
             type: NoAuth
     """
 
-    authenticator_selection_path: list[str] = Field(min_length=1, description="Path of that value in the config.")
-    authenticators: dict[str, AnyAuthenticator] = Field(description="The authenticators, by name.")
+    authenticator_selection_path: list[str] = Field(
+        min_length=1, description="Path of the config value that selects the authenticator."
+    )
+    authenticators: dict[str, AnyAuthenticator] = Field(
+        description="The authenticators, by the value that selects each."
+    )
 
     def build(self, ctx: BuildContext) -> Authenticator | None:
         """Build the authenticator that the config names. Raises ConfigError: when it names none of them."""

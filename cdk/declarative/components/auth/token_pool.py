@@ -28,11 +28,11 @@ class QuotaStatusSource(Component):
         url: https://api.example.com/rate_limit
     """
 
-    url: str = Field(description="The whole URL.")
-    http_method: Literal["GET", "POST"] = Field("GET", description="GET or POST.")
-    request_headers: dict[str, str] | None = Field(None, description="Headers, besides the token's.")
+    url: str = Field(description="The complete URL.")
+    http_method: Literal["GET", "POST"] = Field("GET", description="The HTTP method.")
+    request_headers: dict[str, str] | None = Field(None, description="Headers in addition to the one with the token.")
     unavailable_status_codes: list[int] | None = Field(
-        None, description="Statuses that say that the API does not tell; the tokens then take turns."
+        None, description="Statuses that mean that the API does not report quotas; the tokens then take turns."
     )
 
     def build(self, ctx: BuildContext) -> QuotaStatus:
@@ -58,17 +58,19 @@ class TokenQuota(Component):
     """
 
     name: str = Field(description="Name of the quota.")
-    remaining_path: list[str] = Field(description="Path, in the quota status, of how many calls are left.")
-    reset_path: list[str] = Field(description="Path of when there are new ones: seconds since 1970, or ISO 8601.")
-    limit_path: list[str] | None = Field(None, description="Path of how many there are in all.")
-    matchers: list[HttpRequestRegexMatcher] | None = Field(
-        None, description="Which requests it counts; all without one."
+    remaining_path: list[str] = Field(description="Path of the number of remaining calls in the quota response.")
+    reset_path: list[str] = Field(
+        description="Path of the time at which the quota is renewed: seconds since 1970, or ISO 8601."
     )
-    remaining_header: str | None = Field(None, description="Header of answers that says how many calls are left.")
-    reset_header: str | None = Field(None, description="Header of answers that says when there are new ones.")
-    limit_header: str | None = Field(None, description="Header of answers that says how many there are in all.")
+    limit_path: list[str] | None = Field(None, description="Path of the total number of calls of the quota.")
+    matchers: list[HttpRequestRegexMatcher] | None = Field(
+        None, description="The requests that count against this quota; all requests by default."
+    )
+    remaining_header: str | None = Field(None, description="Response header with the number of remaining calls.")
+    reset_header: str | None = Field(None, description="Response header with the time at which the quota is renewed.")
+    limit_header: str | None = Field(None, description="Response header with the total number of calls of the quota.")
     exhaustion_status_codes: list[int] | None = Field(
-        None, description="Statuses of answers that say that no call is left; that of a rate limit by default."
+        None, description="Response statuses that mean that the quota is used up; by default only 429."
     )
 
     def build(self, ctx: BuildContext) -> Quota:
@@ -110,17 +112,25 @@ class RateLimitedMultipleTokenAuthenticator(AnyAuthenticator):
 
     secret_fields = frozenset({"tokens"})
 
-    tokens: str | list[str] = Field(description="The tokens: a list, or one text with `token_delimiter` between them.")
-    token_delimiter: str = Field(",", description="What is between the tokens of one text.")
-    auth_method: str = Field("Bearer", description="The word before a token.")
-    header: str = Field("Authorization", description="Name of the header for a token.")
-    quota_status_source: QuotaStatusSource = Field(description="Tells how many calls a token has left.")
-    quotas: list[TokenQuota] = Field(description="The quotas. The first that counts a request is the one it uses.")
-    max_wait_time: str = Field("PT2H", description="The longest wait for new calls that is worth it.")
-    budget_reserve_fraction: float = Field(
-        0.1, description="When no more than this share of all calls is left, they are spread over time."
+    tokens: str | list[str] = Field(
+        description="The tokens: a list, or one string with `token_delimiter` between them."
     )
-    budget_min_reserve: int = Field(50, description="The same as a number of calls; the larger of both counts.")
+    token_delimiter: str = Field(",", description="What separates the tokens in a string.")
+    auth_method: str = Field("Bearer", description="The word in front of a token.")
+    header: str = Field("Authorization", description="Name of the header that carries a token.")
+    quota_status_source: QuotaStatusSource = Field(
+        description="The request that returns how many calls a token has left."
+    )
+    quotas: list[TokenQuota] = Field(
+        description="The quotas. A request counts against the first quota that matches it."
+    )
+    max_wait_time: str = Field("PT2H", description="The longest acceptable wait until a quota is renewed, ISO 8601.")
+    budget_reserve_fraction: float = Field(
+        0.1, description="Calls are spread over time once no more than this fraction of a quota is left."
+    )
+    budget_min_reserve: int = Field(
+        50, description="The same threshold as a number of calls; the greater of the two applies."
+    )
 
     def build(self, ctx: BuildContext) -> Authenticator:
         """Build the authenticator, shared by all streams with these tokens. Raises ConfigError: when there are none."""

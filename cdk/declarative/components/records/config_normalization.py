@@ -65,8 +65,10 @@ class ConfigRemapField(AnyConfigTransformation):
         map: {sandbox: test, live: production}
     """
 
-    map: JsonObject | str = Field(description="The new value for each old one, or an expression that gives them.")
-    field_path: list[Text] = Field(min_length=1, description="Where the value is; nothing happens if it is not there.")
+    map: JsonObject | str = Field(
+        description="The new value for each old value, or an expression that returns such a map."
+    )
+    field_path: list[Text] = Field(min_length=1, description="Path of the value; a missing value is left alone.")
 
     def build(self, ctx: BuildContext) -> Change:
         path = [compile_template(part, ctx.where(self, "field_path")) for part in self.field_path]
@@ -103,9 +105,10 @@ class ConfigAddFields(AnyConfigTransformation):
         condition: "{{ not config.get('base_url') }}"
     """
 
-    fields: list[AddedFieldDefinition] = Field(description="The fields.")
+    fields: list[AddedFieldDefinition] = Field(description="The fields to add.")
     condition: Text = Field(
-        "", description="Whether to add a field; reads `config`, and `value` and `path`, the field's. Empty: always."
+        "",
+        description="Whether to add a field. Reads `config`, and the field's `value` and `path`; empty means always.",
     )
 
     def build(self, ctx: BuildContext) -> Change:
@@ -139,9 +142,10 @@ class ConfigRemoveFields(AnyConfigTransformation):
     """
 
     field_pointers: list[list[Text]] = Field(
-        description="Paths of the fields. `*`, `?` and `[ab]` match names as in file names, `**` any number of names."
+        description="Paths of the fields. In a name, `*`, `?` and `[ab]` are wildcards as in file names; `**` stands "
+        "for any number of names."
     )
-    condition: Text = Field("", description="Whether to remove them; reads `config`. Empty means always.")
+    condition: Text = Field("", description="Whether to remove the fields; reads `config`. Empty means always.")
 
     def build(self, ctx: BuildContext) -> Change:
         removers = removers_of(self, ctx, self.field_pointers)
@@ -166,8 +170,8 @@ class ConfigMigration(Component):
           - {type: ConfigRemapField, field_path: [region], map: {us: us-east-1}}
     """
 
-    transformations: list[AnyConfigTransformation] = Field(description="What is changed, in order.")
-    description: str | None = Field(None, description="What the migration is for.")
+    transformations: list[AnyConfigTransformation] = Field(description="The changes, in order.")
+    description: str | None = Field(None, description="The purpose of the migration.")
 
     def build(self, ctx: BuildContext) -> list[Change]:
         """Return the functions that change a config."""
@@ -182,7 +186,9 @@ class ValidateAdheresToSchema(AnyValidationStrategy):
         base_schema: {type: object, required: [id]}
     """
 
-    base_schema: JsonObject | str = Field(description="The schema, as an object, or as an expression or its JSON.")
+    base_schema: JsonObject | str = Field(
+        description="The JSON Schema: an object, a string of JSON, or an expression that returns either."
+    )
 
     def build(self, ctx: BuildContext) -> Callable[[JsonValue], None]:
         """Build the check. Raises ManifestError: when the schema is invalid."""
@@ -240,8 +246,10 @@ class DpathValidator(AnyValidator):
           base_schema: {type: string, pattern: "^[0-9]{4}-"}
     """
 
-    field_path: list[Text] = Field(min_length=1, description="Where the value is; `*` means every one there.")
-    validation_strategy: AnyValidationStrategy = Field(description="What it must be.")
+    field_path: list[Text] = Field(
+        min_length=1, description="Path of the value; `*` stands for every key or element at its place."
+    )
+    validation_strategy: AnyValidationStrategy = Field(description="How the value is validated.")
 
     def build(self, ctx: BuildContext) -> Check:
         path = [compile_template(part, ctx.where(self, "field_path")) for part in self.field_path]
@@ -266,8 +274,8 @@ class PredicateValidator(AnyValidator):
           base_schema: {type: integer, minimum: 3}
     """
 
-    value: JsonValue = Field(description="The value; expressions in it, at any depth, read `config`.")
-    validation_strategy: AnyValidationStrategy = Field(description="What it must be.")
+    value: JsonValue = Field(description="The value to validate; expressions in it, at any depth, read `config`.")
+    validation_strategy: AnyValidationStrategy = Field(description="How the value is validated.")
 
     def build(self, ctx: BuildContext) -> Check:
         where = ctx.where(self, "value")
@@ -300,11 +308,15 @@ class ConfigNormalizationRules(Component):
               - {type: ConfigRemapField, field_path: [region], map: {us: us-east-1}}
     """
 
-    config_migrations: list[ConfigMigration] = Field([], description="Turn old configs into today's, which are saved.")
-    transformations: list[AnyConfigTransformation] = Field(
-        [], description="Change the config for a run, after the migrations. Nothing of it is saved."
+    config_migrations: list[ConfigMigration] = Field(
+        [], description="Migrations of configs in an old form; the changed config is saved."
     )
-    validations: list[AnyValidator] = Field([], description="Check the config when streams are built.")
+    transformations: list[AnyConfigTransformation] = Field(
+        [], description="Changes of the config for one run, after the migrations; they are not saved."
+    )
+    validations: list[AnyValidator] = Field(
+        [], description="Validations of the config, made when the streams are built."
+    )
 
     def build(self, ctx: BuildContext) -> ConfigRules:
         """Build the rules. They read the config that is passed to them, not that of `ctx`."""

@@ -24,7 +24,8 @@ class ResponseToFileExtractor(AnyExtractor):
 
     streams: ClassVar[bool] = True
     preserve_na_values: bool = Field(
-        False, description="Whether texts such as `NA`, `null` and `nan` stay as they are, instead of meaning null."
+        False,
+        description="Whether strings such as `NA`, `null` and `nan` are left as they are instead of becoming null.",
     )
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> Extractor:

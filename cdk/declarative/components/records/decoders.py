@@ -42,10 +42,9 @@ class JsonItemsDecoder(AnyDecoder):
 
     items_path: str = Field(
         min_length=1,
-        description="Names that lead to the list, with dots between them; `item` stands for the elements of a list on "
-        "the way.",
+        description="Path of the list, with dots between names; `item` stands for the elements of a list on the path.",
     )
-    encoding: str = Field("utf-8", description="Encoding of the body.")
+    encoding: str = Field("utf-8", description="Character encoding of the body.")
 
     _known = field_validator("encoding")(_encoding)
 
@@ -62,8 +61,8 @@ class JsonlDecoder(AnyDecoder):
 
     lenient: bool | None = Field(
         False,
-        description="Skip a line that is no JSON, with a warning, and take NaN and Infinity for null. Without it such "
-        "a line is an error.",
+        description="Skip lines that are not valid JSON, with a warning, and read NaN and Infinity as null. "
+        "Otherwise such a line is an error.",
     )
 
     def build(self, ctx: BuildContext) -> Decoder:
@@ -82,9 +81,11 @@ class CsvDecoder(AnyDecoder):
         set_values_to_none: ["", "null"]
     """
 
-    encoding: str | None = Field("utf-8", description="Encoding of the body.")
-    delimiter: str | None = Field(",", description=r"What is between values: one character, or an escape as in `\t`.")
-    set_values_to_none: list[str] | None = Field(None, description="Texts that mean that there is no value.")
+    encoding: str | None = Field("utf-8", description="Character encoding of the body.")
+    delimiter: str | None = Field(
+        ",", description="The character between values, or its escape sequence, such as `\\t`."
+    )
+    set_values_to_none: list[str] | None = Field(None, description="Strings that become null.")
 
     _known = field_validator("encoding")(_encoding)
 
@@ -127,7 +128,7 @@ class GzipDecoder(AnyDecoder):
         decoder: {type: CsvDecoder}
     """
 
-    decoder: AnyDecoder = Field(description="Reads what is in the file.")
+    decoder: AnyDecoder = Field(description="Decodes the decompressed body.")
 
     def build(self, ctx: BuildContext) -> Decoder:
         return decoders.GzipFile(self.decoder.build(ctx))
@@ -141,7 +142,7 @@ class ZipfileDecoder(AnyDecoder):
         decoder: {type: CsvDecoder}
     """
 
-    decoder: AnyDecoder = Field(description="Reads each file of the archive.")
+    decoder: AnyDecoder = Field(description="Decodes each file of the archive.")
 
     def build(self, ctx: BuildContext) -> Decoder:
         return decoders.ZipArchive(self.decoder.build(ctx))

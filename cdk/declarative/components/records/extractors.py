@@ -28,10 +28,13 @@ class ParentFieldPath(Component):
         record_path: [invoice_id]
     """
 
-    parent_path: list[str] = Field(min_length=1, description="Where the value is in the record; null if it has none.")
+    parent_path: list[str] = Field(
+        min_length=1, description="Path of the value in the record; a missing value is copied as null."
+    )
     record_path: list[str] = Field(
         min_length=1,
-        description="Where it goes in the element. Objects on the way are made, a value there is replaced.",
+        description="Path of the copy in the element. Missing objects on the path are created; an existing value is "
+        "replaced.",
     )
 
     def build(self, ctx: BuildContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -49,23 +52,26 @@ class RecordExpander(Component):
     """
 
     expand_records_from_field: list[str] = Field(
-        description="Path to the list in a record; `*` stands for every element or value, to expand several lists."
+        description="Path of the list in a record; `*` stands for every element or value, which expands several lists."
     )
     remain_original_record: bool = Field(
-        False, description="Whether each element gets the whole record as `original_record`."
+        False, description="Whether each element gets the complete record as `original_record`."
     )
     on_no_records: Literal["skip", "emit_parent"] = Field(
-        "skip", description="What becomes of a record with no such list or an empty one: nothing, or the record itself."
+        "skip",
+        description="What happens to a record whose list is missing or empty: it is skipped or emitted unchanged.",
     )
-    parent_fields: list[ParentFieldPath] = Field([], description="Values of the record that each element gets.")
+    parent_fields: list[ParentFieldPath] = Field(
+        [], description="Values of the record that are copied into each element."
+    )
     merge_parent: bool = Field(
-        False, description="Whether each element gets all fields of the record but the list; its own count more."
+        False, description="Whether each element gets all fields of the record but the list; its own take precedence."
     )
     truncation_indicator_path: list[str] = Field(
-        [], description="Path in the record to a value that is true if the list in it is cut short."
+        [], description="Path of a value in the record that is true if the list is truncated."
     )
     truncated_list_retriever: AnyRetriever | None = Field(
-        None, description="Reads the whole list when it is cut short; `stream_slice['parent_record']` is the record."
+        None, description="Reads the complete list if it is truncated; `stream_slice['parent_record']` is the record."
     )
 
     def build(self, ctx: BuildContext) -> Callable[[records.Records], Iterator[records.Records]]:
@@ -99,10 +105,12 @@ class DpathExtractor(AnyExtractor):
     """
 
     field_path: list[str | int] = Field(
-        description="Names that lead to the records, `*` for every element of a list or value of an object; empty if "
-        "the body is the records. In a body that is a list, the path begins in each element."
+        description="Path of the records; `*` stands for every element of a list or value of an object. Empty if the "
+        "body itself is the records. If the body is a list, the path is applied to each element."
     )
-    record_expander: RecordExpander | None = Field(None, description="Makes records of the elements of a list in each.")
+    record_expander: RecordExpander | None = Field(
+        None, description="Turns the elements of a list inside each record into records."
+    )
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> records.Extractor:
         """Build the extractor; its `values` returns what is at the path, whether or not these are records."""
@@ -123,10 +131,12 @@ class CombinedExtractor(AnyExtractor):
 
     extractors: list[AnyExtractor] = Field(min_length=1, description="The extractors, in order.")
     mode: Literal["union", "first_match"] = Field(
-        "union", description="`union`: the records of all. `first_match`: those of the first that finds any."
+        "union", description="`union`: the records of all extractors. `first_match`: those of the first that finds any."
     )
     skip_empty_records: bool = Field(
-        False, description="Whether to leave out empty records; an extractor that finds only such has then found none."
+        False,
+        description="Whether to omit empty records; an extractor that finds only empty records then counts as "
+        "finding none.",
     )
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> records.Extractor:

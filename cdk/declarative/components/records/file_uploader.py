@@ -42,17 +42,20 @@ class FileUploader(Component):
         filename_extractor: "{{ record.id }}/{{ record.file_name }}"
     """
 
-    requester: AnyRequester = Field(description="Asks for the file; it sees the `record` and its `download_target`.")
+    requester: AnyRequester = Field(
+        description="Requests the file; its expressions read the `record` and its `download_target`."
+    )
     download_target_extractor: AnyExtractor = Field(
-        description="Finds what to download in the record; the first value counts."
+        description="Extracts the download target from the record; the first value is used."
     )
     file_extractor: AnyExtractor | None = Field(
-        None, description="Finds the text of the file in a JSON answer; by default the file is the answer."
+        None,
+        description="Extracts the content of the file from a JSON response; by default the response body is the file.",
     )
     filename_extractor: str | None = Field(
         None,
-        description="Path of the file in the stream's folder, which gets a suffix where another record's file has it; "
-        "by default a name made of the record.",
+        description="Path of the file in the stream's folder; a suffix is added if another record's file has the "
+        "same path. By default a name derived from the record.",
     )
 
     def around(self, ctx: BuildContext, reader: SliceReader) -> SliceReader:

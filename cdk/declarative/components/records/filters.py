@@ -18,8 +18,8 @@ class RecordFilter(AnyRecordFilter):
 
     condition: Text = Field(
         "",
-        description="Whether to keep a record; reads `record` and `stream_slice`. "
-        "An empty one keeps none, as in Airbyte.",
+        description="Whether to emit a record; reads `record` and `stream_slice`. An empty condition emits none, as "
+        "in Airbyte.",
     )
 
     def build(self, ctx: BuildContext) -> Select:

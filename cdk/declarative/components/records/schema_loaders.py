@@ -50,7 +50,9 @@ class JsonFileSchemaLoader(AnySchemaLoader):
         file_path: ./schemas/users.json
     """
 
-    file_path: str | None = Field(None, description="The file; `./schemas/<name of the stream>.json` by default.")
+    file_path: str | None = Field(
+        None, description="Path of the file; `./schemas/<name of the stream>.json` by default."
+    )
 
     def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
         """Return a function that loads the schema. It raises ManifestError: when the file is missing or invalid."""
@@ -114,8 +116,8 @@ class TypesMap(Component):
     """
 
     target_type: "str | list[str] | ComplexFieldType" = Field(description="The type in JSON Schema.")
-    current_type: str | list[str] = Field(description="What the API calls it, or the list of types it tells.")
-    condition: str | None = Field(None, description="Whether this entry counts; reads `raw_schema`.")
+    current_type: str | list[str] = Field(description="The type as the API names it, or its list of types.")
+    condition: str | None = Field(None, description="Whether this mapping applies; reads `raw_schema`.")
 
 
 class ComplexFieldType(Component):
@@ -127,7 +129,7 @@ class ComplexFieldType(Component):
         items: string
     """
 
-    field_type: str = Field(description="The type.")
+    field_type: str = Field(description="The JSON Schema type.")
     items: "str | ComplexFieldType | None" = Field(None, description="The type of the elements.")
 
     def schema_of(self) -> JsonObject:
@@ -148,11 +150,13 @@ class SchemaTypeIdentifier(Component):
     """
 
     schema_pointer: list[str] = Field(
-        [], description="Where the list of fields lies in the first record; without it each record is a field."
+        [], description="Path of the list of fields in the first record; if empty, each record describes one field."
     )
-    key_pointer: list[str] = Field(description="Where a field's name lies in its entry.")
-    type_pointer: list[str] | None = Field(None, description="Where its type lies; all are texts without it.")
-    types_mapping: list[TypesMap] | None = Field(None, description="What the types are in JSON Schema.")
+    key_pointer: list[str] = Field(description="Path of a field's name in its description.")
+    type_pointer: list[str] | None = Field(
+        None, description="Path of a field's type in its description; without it, all fields are strings."
+    )
+    types_mapping: list[TypesMap] | None = Field(None, description="How the API's types map to JSON Schema types.")
 
 
 class DynamicSchemaLoader(AnySchemaLoader):
@@ -171,12 +175,18 @@ class DynamicSchemaLoader(AnySchemaLoader):
           key_pointer: [name]
     """
 
-    retriever: AnyRetriever = Field(description="Reads the description.")
-    schema_type_identifier: SchemaTypeIdentifier = Field(description="Where names and types lie in it.")
-    schema_filter: AnyRecordFilter | None = Field(
-        None, description="Which fields to keep; `record` is an object of one key, the field's name, with its schema."
+    retriever: AnyRetriever = Field(description="Reads the description of the fields.")
+    schema_type_identifier: SchemaTypeIdentifier = Field(
+        description="Where in the description the names and types are."
     )
-    schema_transformations: list[AnyTransformation] = Field([], description="Changes of the properties.")
+    schema_filter: AnyRecordFilter | None = Field(
+        None,
+        description="Which fields the schema has; `record` is an object with one key, the field's name, whose value "
+        "is its schema.",
+    )
+    schema_transformations: list[AnyTransformation] = Field(
+        [], description="Transformations of the schema's properties."
+    )
 
     def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
         """Return a function that fetches the schema on first use."""

@@ -41,11 +41,16 @@ class AddedFieldDefinition(Component):
 
     path: list[Text] = Field(
         min_length=1,
-        description="Where it goes. Objects on the way are made, and lists, filled up with null, for a name of digits.",
+        description="Path of the field. Missing objects on the path are created, and for a name of digits a list, "
+        "padded with null.",
     )
-    value: Text = Field(description="The value; a rendered text stands for the literal it spells, such as `10`.")
+    value: Text = Field(
+        description="The value; rendered text that spells a literal, such as `10`, becomes that literal."
+    )
     value_type: Literal["string", "number", "integer", "boolean"] | None = Field(
-        None, description="The only type a literal is taken for; others stay texts. A `number` has a decimal point."
+        None,
+        description="The only type of literal that rendered text may become; everything else stays a string. A "
+        "`number` has a decimal point.",
     )
 
     def build(self, ctx: BuildContext) -> "Addition":
@@ -125,11 +130,11 @@ class AddFields(AnyTransformation):
           - {path: [parent_id], value: "{{ stream_slice['parent_id'] }}"}
     """
 
-    fields: list[AddedFieldDefinition] = Field(description="The fields.")
+    fields: list[AddedFieldDefinition] = Field(description="The fields to add.")
     condition: Text = Field(
         "",
-        description="Whether to add a field; reads `value` and `path`, the field's, and what values read: `record`, "
-        "`stream_slice`. Empty means always.",
+        description="Whether to add a field. Reads the `value` and `path` of the field, and what values read: "
+        "`record`, `stream_slice`. Empty means always.",
     )
 
     def build(self, ctx: BuildContext) -> Transform:
@@ -214,12 +219,14 @@ class RemoveFields(AnyTransformation):
     """
 
     field_pointers: list[list[Text]] = Field(
-        description="Paths of the fields. `*`, `?` and `[ab]` match names as in file names, `**` any number of names."
+        description="Paths of the fields. In a name, `*`, `?` and `[ab]` are wildcards as in file names; `**` stands "
+        "for any number of names."
     )
     condition: Text = Field(
         "",
-        description="Removes every value for which it holds; reads `property`, the value. As in Airbyte, it is asked "
-        "for all values of the record that are no object and no list, wherever the pointers lead.",
+        description="Removes every value for which it is true; reads `property`, the value. As in Airbyte, it is "
+        "evaluated for all values of the record that are not objects or lists, wherever the pointers "
+        "lead.",
     )
 
     def build(self, ctx: BuildContext) -> Transform:

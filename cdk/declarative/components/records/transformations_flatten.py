@@ -21,7 +21,9 @@ class FlattenFields(AnyTransformation):
         flatten_lists: false
     """
 
-    flatten_lists: bool = Field(True, description="Whether elements of lists become fields, too: `list.0`, `list.1`.")
+    flatten_lists: bool = Field(
+        True, description="Whether the elements of lists become fields too: `list.0`, `list.1`."
+    )
 
     def build(self, ctx: BuildContext) -> Transform:
         lists = self.flatten_lists
@@ -63,8 +65,8 @@ class KeyTransformation(Component):
         prefix: properties_
     """
 
-    prefix: Text | None = Field(None, description="Goes before each name.")
-    suffix: Text | None = Field(None, description="Goes after each name.")
+    prefix: Text | None = Field(None, description="Prefix of each name.")
+    suffix: Text | None = Field(None, description="Suffix of each name.")
 
     def build(self, ctx: BuildContext) -> tuple[str, str]:
         """Return the prefix and the suffix."""
@@ -85,10 +87,12 @@ class DpathFlattenFields(AnyTransformation):
         delete_origin_value: true
     """
 
-    field_path: list[Text] = Field(description="Where the object is; `*` means the first of several.")
-    delete_origin_value: bool | None = Field(None, description="Whether the object goes away.")
-    replace_record: bool | None = Field(None, description="Whether the fields of the object become the whole record.")
-    key_transformation: KeyTransformation | None = Field(None, description="What is put around the names.")
+    field_path: list[Text] = Field(description="Path of the object; `*` stands for the first of several.")
+    delete_origin_value: bool | None = Field(None, description="Whether the nested object is removed.")
+    replace_record: bool | None = Field(
+        None, description="Whether the fields of the object replace the complete record."
+    )
+    key_transformation: KeyTransformation | None = Field(None, description="Adds a prefix and a suffix to the names.")
 
     def build(self, ctx: BuildContext) -> Transform:
         """Return the function that changes a page of records. Raises ManifestError: when the path has a `**`."""

@@ -63,8 +63,8 @@ class KeysReplace(AnyTransformation):
         new: _
     """
 
-    old: Text = Field(description="The text to replace; reads `record` and `stream_slice`.")
-    new: Text = Field(description="What to write instead; reads the same.")
+    old: Text = Field(description="The string to replace; reads `record` and `stream_slice`.")
+    new: Text = Field(description="The replacement; reads the same values.")
 
     def build(self, ctx: BuildContext) -> Transform:
         old, new = ctx.expression(self, "old"), ctx.expression(self, "new")

@@ -29,13 +29,13 @@ class HttpRequestRegexMatcher(Component):
         url_path_pattern: /v1/users
     """
 
-    method: str | None = Field(None, description="GET, POST or another method.")
-    url_base: str | None = Field(None, description="Scheme and host: `https://api.example.com`.")
-    url_path_pattern: str | None = Field(None, description="A regular expression that is searched for in the path.")
-    params: JsonObject | None = Field(None, description="Query parameters that the request has.")
-    headers: JsonObject | None = Field(None, description="Headers that the request has.")
+    method: str | None = Field(None, description="The HTTP method.")
+    url_base: str | None = Field(None, description="The scheme and host: `https://api.example.com`.")
+    url_path_pattern: str | None = Field(None, description="A regular expression that matches anywhere in the path.")
+    params: JsonObject | None = Field(None, description="Query parameters that the request must have.")
+    headers: JsonObject | None = Field(None, description="Headers that the request must have.")
     weight: int | str | None = Field(
-        None, description="How many calls one such request counts for, as a number or an expression."
+        None, description="How many calls one matching request counts as; a number or an expression."
     )
 
     @field_validator("url_path_pattern")
@@ -64,8 +64,8 @@ class Rate(Component):
         interval: PT1M
     """
 
-    limit: int | str = Field(description="How many calls, as a number or an expression.")
-    interval: str = Field(description="A duration: `PT1S`, `PT1M`, `P1D`.")
+    limit: int | str = Field(description="The maximum number of calls; a number or an expression.")
+    interval: str = Field(description="Length of the interval, ISO 8601: `PT1S`, `PT1M`, `P1D`.")
 
     def build(self, ctx: BuildContext) -> tuple[int, float]:
         """Return the number of calls, and the interval in seconds."""
@@ -82,7 +82,9 @@ class UnlimitedCallRatePolicy(AnyCallRatePolicy):
             url_path_pattern: /oauth/token
     """
 
-    matchers: list[HttpRequestRegexMatcher] = Field(description="Which requests; all when empty.")
+    matchers: list[HttpRequestRegexMatcher] = Field(
+        description="The requests that the policy applies to; all if empty."
+    )
 
     def build(self, ctx: BuildContext) -> CallRatePolicy:
         return _policy(ctx, self, "matchers", None, self.matchers)
@@ -100,9 +102,11 @@ class FixedWindowCallRatePolicy(AnyCallRatePolicy):
             method: GET
     """
 
-    period: str = Field(description="How long a window lasts: `PT1M`, `P1D`.")
-    call_limit: int | str = Field(description="How many calls fit a window, as a number or an expression.")
-    matchers: list[HttpRequestRegexMatcher] = Field(description="Which requests; all when empty.")
+    period: str = Field(description="Length of a window, ISO 8601: `PT1M`, `P1D`.")
+    call_limit: int | str = Field(description="The maximum number of calls in a window; a number or an expression.")
+    matchers: list[HttpRequestRegexMatcher] = Field(
+        description="The requests that the policy applies to; all if empty."
+    )
 
     def build(self, ctx: BuildContext) -> CallRatePolicy:
         """Build the policy.
@@ -124,8 +128,10 @@ class MovingWindowCallRatePolicy(AnyCallRatePolicy):
         matchers: []
     """
 
-    rates: list[Rate] = Field(min_length=1, description="How many calls, in how long.")
-    matchers: list[HttpRequestRegexMatcher] = Field(description="Which requests; all when empty.")
+    rates: list[Rate] = Field(min_length=1, description="The rates, all of which apply.")
+    matchers: list[HttpRequestRegexMatcher] = Field(
+        description="The requests that the policy applies to; all if empty."
+    )
 
     def build(self, ctx: BuildContext) -> CallRatePolicy:
         """Build the policy. Raises ManifestError: when a rate is not positive, or a request's weight exceeds it."""
@@ -144,15 +150,15 @@ class HTTPAPIBudget(Component):
             matchers: []
     """
 
-    policies: list[AnyCallRatePolicy] = Field(description="What is allowed, for some requests each.")
+    policies: list[AnyCallRatePolicy] = Field(description="The policies, each for the requests that it matches.")
     ratelimit_reset_header: str = Field(
-        "ratelimit-reset", description="The header that says when there are more calls, as a time in seconds."
+        "ratelimit-reset", description="Response header with the time at which the rate limit is reset, in seconds."
     )
     ratelimit_remaining_header: str = Field(
-        "ratelimit-remaining", description="The header that says how many calls are left."
+        "ratelimit-remaining", description="Response header with the number of remaining calls."
     )
     status_codes_for_ratelimit_hit: list[int] = Field(
-        [RATE_LIMIT_STATUS], description="Statuses that mean that none are left."
+        [RATE_LIMIT_STATUS], description="Statuses that mean that no calls are left."
     )
 
     def build(self, ctx: BuildContext) -> Budget:

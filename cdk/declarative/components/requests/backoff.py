@@ -56,7 +56,7 @@ class ConstantBackoffStrategy(AnyBackoffStrategy):
         backoff_time_in_seconds: 30
     """
 
-    backoff_time_in_seconds: float | str = Field(description="The wait in seconds, as a number or an expression.")
+    backoff_time_in_seconds: float | str = Field(description="The wait in seconds; a number or an expression.")
     jitter_range_in_seconds: Jitter = None
 
     def build(self, ctx: BuildContext) -> WaitStrategy:
@@ -75,7 +75,7 @@ class ExponentialBackoffStrategy(AnyBackoffStrategy):
         factor: 5
     """
 
-    factor: float | str = Field(5, description="Half of the first wait, in seconds, as a number or an expression.")
+    factor: float | str = Field(5, description="Half of the first wait, in seconds; a number or an expression.")
     jitter_range_in_seconds: Jitter = None
 
     def build(self, ctx: BuildContext) -> WaitStrategy:
@@ -118,7 +118,7 @@ class WaitUntilTimeFromHeader(AnyBackoffStrategy):
 
     header: HeaderName
     min_wait: float | str | None = Field(
-        None, description="The shortest wait in seconds, also where the header is missing."
+        None, description="The shortest wait in seconds, which also applies if the header is missing."
     )
     regex: NumberPattern = None
     max_waiting_time_in_seconds: LongestWait = None
@@ -143,7 +143,7 @@ class WaitTimeFromResponse(AnyBackoffStrategy):
         wait_time_in_seconds: "{{ response['error']['retry_after'] }}"
     """
 
-    wait_time_in_seconds: str = Field(description="An expression that may use `response` and `headers`.")
+    wait_time_in_seconds: str = Field(description="An expression; reads `response` and `headers`.")
     max_waiting_time_in_seconds: LongestWait = None
 
     def build(self, ctx: BuildContext) -> WaitStrategy:

@@ -40,15 +40,17 @@ class HttpResponseFilter(Component):
         action: IGNORE
     """
 
-    action: ActionName | None = Field(None, description="What to do. Without one the filter does nothing.")
-    failure_type: FailureType | None = Field(None, description="What kind of error a FAIL is.")
-    error_message: str | None = Field(
-        None, description="What people are told; may use `response`, `headers` and `request_url`."
+    action: ActionName | None = Field(
+        None, description="What to do with a response that matches. Without an action, the filter has no effect."
     )
-    error_message_contains: str | None = Field(None, description="A text that the API's own message holds.")
-    http_codes: set[int] | None = Field(None, description="Statuses.")
+    failure_type: FailureType | None = Field(None, description="The type of the failure, for the action FAIL.")
+    error_message: str | None = Field(
+        None, description="The error message for users; reads `response`, `headers` and `request_url`."
+    )
+    error_message_contains: str | None = Field(None, description="A string that the API's own error message contains.")
+    http_codes: set[int] | None = Field(None, description="Statuses that match.")
     predicate: str | bool | None = Field(
-        None, description="A condition; may use `response`, `headers` and `request_url`."
+        None, description="A condition; reads `response`, `headers` and `request_url`."
     )
 
     def build(self, ctx: BuildContext) -> Rule | None:
@@ -92,11 +94,11 @@ class DefaultErrorHandler(AnyErrorHandler):
     """
 
     response_filters: list[HttpResponseFilter] | None = Field(
-        None, description="What some answers mean; the first that is about an answer counts."
+        None, description="Filters that define what responses mean; the first that matches a response applies."
     )
-    max_retries: int | str | None = Field(5, description="Attempts after the first, as a number or an expression.")
+    max_retries: int | str | None = Field(5, description="Maximum number of retries; a number or an expression.")
     backoff_strategies: list[AnyBackoffStrategy] | None = Field(
-        None, description="How long to wait before the next attempt; the first that can tell counts."
+        None, description="How long to wait before a retry; the first strategy that returns a wait applies."
     )
 
     def build(self, ctx: BuildContext) -> OutcomeHandler:
@@ -129,7 +131,7 @@ class CompositeErrorHandler(AnyErrorHandler):
                 action: IGNORE
     """
 
-    error_handlers: list[AnyErrorHandler] = Field(min_length=1, description="The handlers.")
+    error_handlers: list[AnyErrorHandler] = Field(min_length=1, description="The handlers, in order.")
 
     def build(self, ctx: BuildContext) -> OutcomeHandler:
         return HandlerChain([handler.build(ctx) for handler in self.error_handlers])

@@ -56,9 +56,9 @@ class DefaultPaginator(AnyPaginator):
         page_size_option: {type: RequestOption, inject_into: request_parameter, field_name: per_page}
     """
 
-    pagination_strategy: AnyPaginationStrategy = Field(description="Finds the next page.")
-    page_token_option: AnyPageTokenOption | None = Field(None, description="Where the token of the page goes.")
-    page_size_option: RequestOption | None = Field(None, description="Where the size of a page goes.")
+    pagination_strategy: AnyPaginationStrategy = Field(description="Determines the next page.")
+    page_token_option: AnyPageTokenOption | None = Field(None, description="Where in requests the page token goes.")
+    page_size_option: RequestOption | None = Field(None, description="Where in requests the page size goes.")
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageRequests:
         """Build the pages. Raises ManifestError: when the page size has a place in requests, but no value."""
@@ -127,9 +127,9 @@ class PageIncrement(AnyPaginationStrategy):
         inject_on_first_request: true
     """
 
-    page_size: int | str | None = Field(None, description="Records of a full page.")
+    page_size: int | str | None = Field(None, description="Number of records on a full page.")
     start_from_page: int = Field(0, description="Number of the first page.")
-    inject_on_first_request: bool = Field(False, description="Whether the first page is asked for by its number.")
+    inject_on_first_request: bool = Field(False, description="Whether the first request names its page number.")
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
         start = self.start_from_page
@@ -152,8 +152,8 @@ class OffsetIncrement(AnyPaginationStrategy):
         page_size: 100
     """
 
-    page_size: int | str | None = Field(None, description="Records of a full page; may read `response`.")
-    inject_on_first_request: bool = Field(False, description="Whether the first page is asked for with offset 0.")
+    page_size: int | str | None = Field(None, description="Number of records on a full page; may read `response`.")
+    inject_on_first_request: bool = Field(False, description="Whether the first request has offset 0.")
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
         first = 0 if self.inject_on_first_request else None
@@ -231,11 +231,11 @@ class CursorPagination(AnyPaginationStrategy):
     """
 
     cursor_value: str = Field(
-        description="The token of the next page; reads `response`, `headers`, `last_record` and `last_page_size`. "
-        "An empty one ends the pages, and so does 0, which some APIs send then."
+        description="The token of the next page; reads `response`, `headers`, `last_record` and `last_page_size`. An "
+        "empty value ends the pagination, and so does 0, which some APIs return on the last page."
     )
-    page_size: int | str | None = Field(None, description="Records of a full page.")
-    stop_condition: str | None = Field(None, description="Holds on the last page.")
+    page_size: int | str | None = Field(None, description="Number of records on a full page.")
+    stop_condition: str | None = Field(None, description="A condition that is true on the last page.")
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
         stop = None if self.stop_condition is None else ctx.expression(self, "stop_condition")

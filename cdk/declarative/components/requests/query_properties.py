@@ -23,7 +23,7 @@ class GroupByKeyMergeStrategy(Component):
         key: id
     """
 
-    key: str | list[str] = Field(description="The field of the key, or the fields that make it up together.")
+    key: str | list[str] = Field(description="The key field, or the fields of a composite key.")
 
     def build(self, ctx: BuildContext) -> Callable[[JsonObject], JsonValue]:
         """Return the function that computes the key of a record; None if a part of the key is missing."""
@@ -47,10 +47,10 @@ class PropertyChunking(Component):
         record_merge_strategy: {type: GroupByKeyMergeStrategy, key: id}
     """
 
-    property_limit_type: Literal["characters", "property_count"] = Field(description="What the limit counts.")
-    property_limit: int | None = Field(None, ge=1, description="The most that a request may ask for; any by default.")
+    property_limit_type: Literal["characters", "property_count"] = Field(description="The unit of the limit.")
+    property_limit: int | None = Field(None, ge=1, description="The maximum per request; no limit by default.")
     record_merge_strategy: GroupByKeyMergeStrategy | None = Field(
-        None, description="Which records of several requests are one; by the field `id` by default."
+        None, description="How records of several requests are matched; by the field `id` by default."
     )
 
     def build(self) -> Callable[[Sequence[str]], Iterable[list[str]]]:
@@ -70,7 +70,8 @@ class JsonSchemaPropertySelector(Component):
     """
 
     transformations: list[AnyTransformation] = Field(
-        [], description="Changes of the catalog's properties before they are compared, as if they were a record."
+        [],
+        description="Transformations of the catalog's properties before they are compared, as if they were a record.",
     )
 
     def build(self, ctx: BuildContext) -> Callable[[Sequence[str]], Sequence[str]]:
@@ -103,7 +104,7 @@ class PropertiesFromEndpoint(Component):
             extractor: {type: DpathExtractor, field_path: [results]}
     """
 
-    property_field_path: list[str] = Field(min_length=1, description="Where a record holds the name of a property.")
+    property_field_path: list[str] = Field(min_length=1, description="Path of the property's name in a record.")
     retriever: AnyRetriever = Field(description="Reads the properties, as records.")
 
     def build(self, ctx: BuildContext) -> Callable[[], Sequence[str]]:
@@ -131,12 +132,17 @@ class QueryProperties(Component):
           property_limit: 2
     """
 
-    property_list: list[str] | PropertiesFromEndpoint = Field(description="The properties, or where to find them.")
-    always_include_properties: list[str] | None = Field(None, description="Properties that every request names.")
-    property_chunking: PropertyChunking | None = Field(
-        None, description="How many properties one request may name; all by default."
+    property_list: list[str] | PropertiesFromEndpoint = Field(
+        description="The properties, or the request that returns them."
     )
-    property_selector: JsonSchemaPropertySelector | None = Field(None, description="Which of them are asked for.")
+    always_include_properties: list[str] | None = Field(None, description="Properties that every request includes.")
+    property_chunking: PropertyChunking | None = Field(
+        None,
+        description="How the properties are divided among several requests; one request has all of them by default.",
+    )
+    property_selector: JsonSchemaPropertySelector | None = Field(
+        None, description="Which of the properties are requested."
+    )
 
     def build(self, ctx: BuildContext) -> Properties:
         """Return the properties, in groups for one request each."""

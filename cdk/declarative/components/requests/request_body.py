@@ -18,7 +18,7 @@ class RequestBodyPlainText(AnyRequestBody):
         value: '{"since": "{{ config.start_date }}"}'
     """
 
-    value: str = Field(description="The text of the body.")
+    value: str = Field(description="The body, as a string.")
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
         text = ctx.expression(self, "value")
@@ -38,7 +38,7 @@ class RequestBodyUrlEncodedForm(AnyRequestBody):
           since: "{{ config.start_date }}"
     """
 
-    value: str | JsonObject = Field(description="Fields and their values, which are sent as texts.")
+    value: str | JsonObject = Field(description="The fields and their values, which are sent as strings.")
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
         fields = ctx.mapping(self, "value")
@@ -59,7 +59,7 @@ class RequestBodyJsonObject(AnyRequestBody):
           filter: {since: "{{ config.start_date }}"}
     """
 
-    value: str | JsonObject = Field(description="The object; texts inside it may be expressions.")
+    value: str | JsonObject = Field(description="The object; strings in it may be expressions.")
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
         body = ctx.nested(self, "value")
@@ -84,7 +84,7 @@ class RequestBodyGraphQL(AnyRequestBody):
           variables: {limit: 10}
     """
 
-    value: GraphQlQuery = Field(description="The query; other keys, such as `variables`, are sent beside it.")
+    value: GraphQlQuery = Field(description="The query; other keys, such as `variables`, are sent with it.")
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
         body = ctx.nested(self.model_copy(update={"value": self.value.model_dump()}), "value")

@@ -40,7 +40,7 @@ class RequestOption(AnyPageTokenOption):
         field_name: page
     """
 
-    inject_into: RequestPart = Field(description="Which part of the request.")
+    inject_into: RequestPart = Field(description="The part of the request.")
     field_name: str | None = Field(None, description="Name of the parameter, header or field.")
     field_path: list[str] | None = Field(None, description="Path in the JSON body, instead of `field_name`.")
 

@@ -52,36 +52,40 @@ class HttpRequester(AnyRequester):
           state: active
     """
 
-    url: str | None = Field(None, description="The whole URL, or its beginning where there is a `path`.")
+    url: str | None = Field(None, description="The complete URL, or its beginning if there is a `path`.")
     url_base: str | None = Field(
-        None, description="The beginning of the URL, when `path` is the rest of it; `url` is not read then."
+        None, description="The beginning of the URL, which `path` continues; `url` is then ignored."
     )
-    path: str | None = Field(None, description="What follows `url_base`, or `url`.")
-    http_method: str = Field("GET", description="GET, POST or another method.")
-    authenticator: AnyAuthenticator | None = Field(None, description="Adds the credentials.")
+    path: str | None = Field(None, description="The rest of the URL, after `url_base` or `url`.")
+    http_method: str = Field("GET", description="The HTTP method.")
+    authenticator: AnyAuthenticator | None = Field(None, description="Adds the credentials to requests.")
     request_parameters: Annotated[str | dict[str, object] | None, BeforeValidator(_with_properties)] = Field(
-        None, description="Query parameters; one may be a `QueryProperties`, which is older than `query_properties`."
+        None, description="Query parameters; one may be a `QueryProperties`, which is superseded by `query_properties`."
     )
-    request_headers: str | JsonObject | None = Field(None, description="Headers.")
-    request_body: AnyRequestBody | None = Field(None, description="The body.")
+    request_headers: str | JsonObject | None = Field(None, description="Request headers.")
+    request_body: AnyRequestBody | None = Field(None, description="The request body.")
     request_body_data: str | JsonObject | None = Field(
-        None, description="A form, or a text that is sent as it is. Older than `request_body`."
+        None, description="A form, or a string that is sent verbatim. Superseded by `request_body`."
     )
-    request_body_json: str | JsonObject | None = Field(None, description="A JSON object. Older than `request_body`.")
+    request_body_json: str | JsonObject | None = Field(None, description="A JSON object. Superseded by `request_body`.")
     error_handler: AnyErrorHandler | None = Field(
-        None, description="Says what an answer means and whether to try again."
+        None, description="Decides what a response means and whether the request is retried."
     )
     use_cache: bool | None = Field(
-        None, description="Whether answers are kept for others that ask the same. Parents do so by default."
+        None,
+        description="Whether responses are cached for other streams that send the same request. Requests of parent "
+        "streams are cached by default.",
     )
     query_properties: QueryProperties | None = Field(
-        None, description="Properties to ask for, in several requests if need be."
+        None, description="The properties to request, in several requests if needed."
     )
     fetch_properties_from_endpoint: PropertiesFromEndpoint | None = Field(
-        None, description="Properties to ask for, taken from another request. Older than `query_properties`."
+        None, description="The properties to request, read with another request. Superseded by `query_properties`."
     )
-    connect_timeout_in_seconds: float | None = Field(None, description="How long to wait for a connection.")
-    read_timeout_in_seconds: float | None = Field(None, description="How long the API may be silent.")
+    connect_timeout_in_seconds: float | None = Field(None, description="How long to wait for a connection, in seconds.")
+    read_timeout_in_seconds: float | None = Field(
+        None, description="How long to wait while the API sends nothing, in seconds."
+    )
     use_tcp_keepalive: bool | None = Field(None, description="Whether idle connections are kept alive.")
 
     def build(self, ctx: BuildContext, *, decoder: Decoder | None = None, cached: bool = False) -> Requester:

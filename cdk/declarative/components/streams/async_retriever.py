@@ -50,11 +50,13 @@ class AsyncJobStatusMap(Component):
         skipped: [empty]
     """
 
-    running: list[str] = Field(description="It is being worked on.")
-    completed: list[str] = Field(description="It can be downloaded.")
-    failed: list[str] = Field(description="It has failed, and is asked for again.")
-    timeout: list[str] = Field(description="The API has given it up; it is aborted and asked for again.")
-    skipped: list[str] = Field([], description="There is nothing to download, which is no failure.")
+    running: list[str] = Field(description="Statuses of a job that is still running.")
+    completed: list[str] = Field(description="Statuses of a job whose result can be downloaded.")
+    failed: list[str] = Field(description="Statuses of a failed job, which is created again.")
+    timeout: list[str] = Field(
+        description="Statuses of a job that the API gave up on; it is aborted and created again."
+    )
+    skipped: list[str] = Field([], description="Statuses of a job with nothing to download, which is not a failure.")
 
     def build(self, ctx: BuildContext) -> Mapping[str, Status]:
         """Return the meaning of each status. Raises ManifestError: when a status is in two lists."""
@@ -101,37 +103,45 @@ class AsyncRetriever(AnyRetriever):
     record_selector: RecordSelector = Field(
         description="Filters and casts the records. Its extractor is not used: see `download_extractor`."
     )
-    status_mapping: AsyncJobStatusMap = Field(description="What the API's words for the state of a job mean.")
-    status_extractor: AnyExtractor = Field(description="Finds that word in the answer to `polling_requester`.")
-    creation_requester: AnyRequester = Field(
-        description="Asks for a job, with what it writes itself: options of routers and of the cursor are not sent."
+    status_mapping: AsyncJobStatusMap = Field(description="What the API's job statuses mean.")
+    status_extractor: AnyExtractor = Field(
+        description="Extracts the job status from the response to `polling_requester`."
     )
-    polling_requester: AnyRequester = Field(description="Asks every 5 seconds how the job is.")
+    creation_requester: AnyRequester = Field(
+        description="Creates a job. Only what this requester itself declares is sent, no request options of routers "
+        "and of the cursor."
+    )
+    polling_requester: AnyRequester = Field(description="Requests the status of the job, every 5 seconds.")
     download_requester: AnyRequester = Field(description="Downloads a target.")
     download_target_extractor: AnyExtractor | None = Field(
-        None, description="Finds the targets, as texts, in the last answer; without it there is one, the empty text."
+        None,
+        description="Extracts the targets, which are strings, from the last response; without it, the only target is "
+        "an empty string.",
     )
     download_target_requester: AnyRequester | None = Field(
-        None, description="Asks for the answer that names the targets, if it is not that of `polling_requester`."
+        None, description="Requests the targets, if the response to `polling_requester` does not contain them."
     )
     download_extractor: AnyExtractor | None = Field(
-        None, description="Finds the records in what was downloaded; by default all of it is records."
+        None, description="Extracts the records from the download; by default the complete download is the records."
     )
-    download_paginator: AnyPaginator | None = Field(None, description="How further pages of a target are asked for.")
-    abort_requester: AnyRequester | None = Field(None, description="Stops a job that takes too long.")
+    download_paginator: AnyPaginator | None = Field(None, description="How further pages of a target are requested.")
+    abort_requester: AnyRequester | None = Field(None, description="Aborts a job that runs too long.")
     delete_requester: AnyRequester | None = Field(
         None,
-        description="Removes a job that was downloaded; a read that is cut while it downloads then begins it anew.",
+        description="Deletes a job that was downloaded; a read that is interrupted during the download then creates "
+        "a new job.",
     )
-    polling_job_timeout: int | str | None = Field(None, description="Minutes that a job may take; 60 by default.")
+    polling_job_timeout: int | str | None = Field(
+        None, description="How long a job may run, in minutes; 60 by default."
+    )
     failed_retry_wait_time_in_seconds: int | str | None = Field(
-        None, description="Seconds before a failed job is asked for again; none by default."
+        None, description="The wait before a failed job is created again, in seconds; none by default."
     )
     partition_router: PartitionRouters = Field(
-        None, description="What the stream is read once for; a list means every combination."
+        None, description="The partitions, each of which is read separately; a list of routers means every combination."
     )
-    decoder: AnyDecoder | None = Field(None, description="Reads the answers about the job; JSON by default.")
-    download_decoder: AnyDecoder | None = Field(None, description="Reads what was downloaded; JSON by default.")
+    decoder: AnyDecoder | None = Field(None, description="Decodes the responses about the job; JSON by default.")
+    download_decoder: AnyDecoder | None = Field(None, description="Decodes the download; JSON by default.")
 
     @property
     def routers(self) -> Sequence[AnyPartitionRouter]:

@@ -31,13 +31,13 @@ class ComponentMappingDefinition(Component):
         value: "{{ components_values['name'] }}"
     """
 
-    field_path: list[str] = Field(min_length=1, description="Where in the template; `*` stands for any key or index.")
+    field_path: list[str] = Field(min_length=1, description="Path in the template; `*` stands for any key or index.")
     value: str = Field(description="The value; reads `components_values` and `stream_template_config`.")
     value_type: Literal["string", "number", "integer", "boolean"] | None = Field(
-        None, description="The type that a rendered text may be taken for."
+        None, description="The only type of literal that rendered text may become."
     )
-    create_or_update: bool = Field(False, description="Whether a place that the template lacks is made.")
-    condition: str | None = Field(None, description="Whether to set it.")
+    create_or_update: bool = Field(False, description="Whether a path that the template lacks is created.")
+    condition: str | None = Field(None, description="Whether to set the value.")
 
     def build(self, ctx: BuildContext, *, as_yaml: bool) -> Setting:
         """Return the setting. as_yaml: whether a rendered string is parsed as YAML."""
@@ -52,7 +52,9 @@ class ComponentMappingDefinition(Component):
 
 
 class _Resolver(AnyComponentsResolver, type=None):
-    components_mapping: list[ComponentMappingDefinition] = Field(description="What is set in each copy.")
+    components_mapping: list[ComponentMappingDefinition] = Field(
+        description="The values to set in each copy of the template."
+    )
     _as_yaml: ClassVar[bool] = True
     """Whether a rendered string is parsed as YAML."""
 
@@ -84,7 +86,7 @@ class HttpComponentsResolver(_Resolver):
           - {type: ComponentMappingDefinition, field_path: [name], value: "{{ components_values['name'] }}"}
     """
 
-    retriever: AnyRetriever = Field(description="Reads what there are streams for.")
+    retriever: AnyRetriever = Field(description="Reads the records, each of which makes a stream.")
     _as_yaml = False
 
     def _scopes(self, ctx: BuildContext) -> Callable[[], Iterator[Names]]:
@@ -108,8 +110,8 @@ class StreamConfig(Component):
         default_values: [{name: main}]
     """
 
-    configs_pointer: list[str] = Field(description="Where the list lies in the config.")
-    default_values: list[JsonValue] | None = Field(None, description="Items besides those of the config.")
+    configs_pointer: list[str] = Field(description="Path of the list in the config.")
+    default_values: list[JsonValue] | None = Field(None, description="Items in addition to those of the config.")
 
     def items(self, ctx: BuildContext) -> list[JsonValue]:
         value = path(*ctx.strings(self, "configs_pointer"))(ctx.config)
@@ -127,7 +129,7 @@ class ConfigComponentsResolver(_Resolver):
           - {type: ComponentMappingDefinition, field_path: [name], value: "{{ components_values['name'] }}"}
     """
 
-    stream_config: Annotated[list[StreamConfig], ONE_OR_MANY] = Field(description="The list, or several.")
+    stream_config: Annotated[list[StreamConfig], ONE_OR_MANY] = Field(description="The list, or several lists.")
 
     def _scopes(self, ctx: BuildContext) -> Callable[[], Iterator[Names]]:
         def scopes() -> Iterator[Names]:
@@ -155,7 +157,9 @@ class StreamParametersDefinition(Component):
         list_of_parameters_for_stream: [{name: users}, {name: teams}]
     """
 
-    list_of_parameters_for_stream: list[JsonObject] = Field(description="One object for each stream.")
+    list_of_parameters_for_stream: list[JsonObject] = Field(
+        description="The parameters of each stream, one object per stream."
+    )
 
 
 class ParametrizedComponentsResolver(_Resolver):
@@ -170,7 +174,7 @@ class ParametrizedComponentsResolver(_Resolver):
           - {type: ComponentMappingDefinition, field_path: [name], value: "{{ components_values['name'] }}"}
     """
 
-    stream_parameters: StreamParametersDefinition = Field(description="The parameters.")
+    stream_parameters: StreamParametersDefinition = Field(description="The parameters of the streams.")
 
     def _scopes(self, ctx: BuildContext) -> Callable[[], Iterator[Names]]:
         return lambda: (
@@ -200,10 +204,14 @@ class DynamicDeclarativeStream(Component):
             - {type: ComponentMappingDefinition, field_path: [name], value: "{{ components_values['name'] }}"}
     """
 
-    name: str = Field("", description="What the check calls the template.")
+    name: str = Field("", description="Name of the template, which the check refers to.")
     stream_template: JsonObject = Field(description="The stream that is copied.")
-    components_resolver: AnyComponentsResolver = Field(description="Says what there are streams for.")
-    use_parent_parameters: bool = Field(True, description="Whether parameters from above win over the template's own.")
+    components_resolver: AnyComponentsResolver = Field(
+        description="Determines which streams are made from the template."
+    )
+    use_parent_parameters: bool = Field(
+        True, description="Whether inherited parameters take precedence over those of the template."
+    )
 
     def streams(self, ctx: BuildContext) -> Iterator[DeclaredStream]:
         """Yield the streams for the config. Raises ManifestError: when a copy of the template is not a valid stream."""

@@ -33,10 +33,10 @@ class MinMaxDatetime(Component):
         max_datetime: "{{ now_utc() }}"
     """
 
-    datetime: str = Field(description="The moment.")
-    datetime_format: str = Field("", description="How it is written; the cursor's format by default.")
-    min_datetime: str | None = Field(None, description="The moment is never earlier than this.")
-    max_datetime: str | None = Field(None, description="The moment is never later than this.")
+    datetime: str = Field(description="The timestamp.")
+    datetime_format: str = Field("", description="Format of the timestamp; the cursor's format by default.")
+    min_datetime: str | None = Field(None, description="The earliest possible result.")
+    max_datetime: str | None = Field(None, description="The latest possible result.")
 
     def moment(self, ctx: BuildContext, formats: list[str]) -> moment_type:
         """Return the timestamp. formats: the default formats. Raises ManifestError: when it cannot be parsed."""
@@ -64,32 +64,37 @@ class DatetimeBasedCursor(AnyIncrementalSync):
         end_time_option: {type: RequestOption, inject_into: request_parameter, field_name: until}
     """
 
-    cursor_field: str = Field(description="The record's field.")
-    datetime_format: str = Field(description="How moments are written for the API and in states.")
-    start_datetime: str | MinMaxDatetime = Field(description="Where a first read starts.")
-    end_datetime: str | MinMaxDatetime | None = Field(None, description="Where reads end; the present by default.")
-    step: str | None = Field(None, description="Length of a window, ISO 8601; one window for all by default.")
-    cursor_granularity: str | None = Field(None, description="The smallest difference the API knows, ISO 8601.")
+    cursor_field: str = Field(description="The field of records that has the cursor value.")
+    datetime_format: str = Field(description="Format of timestamps in requests and in states.")
+    start_datetime: str | MinMaxDatetime = Field(description="Where the first read starts.")
+    end_datetime: str | MinMaxDatetime | None = Field(None, description="Where reads end; now by default.")
+    step: str | None = Field(None, description="Length of a window, ISO 8601; one window for everything by default.")
+    cursor_granularity: str | None = Field(
+        None, description="The smallest difference between two timestamps of the API, ISO 8601."
+    )
     cursor_datetime_formats: list[str] = Field(
         [],
-        description="How records write the date, tried in order. States and windows are read by `datetime_format` "
-        "first.",
+        description="Formats of timestamps in records, tried in order. In states and windows, `datetime_format` is "
+        "tried first.",
     )
     lookback_window: str | None = Field(None, description="How far before its state a read starts again, ISO 8601.")
-    start_time_option: RequestOption | None = Field(None, description="Where a window's start goes.")
-    end_time_option: RequestOption | None = Field(None, description="Where a window's end goes.")
-    partition_field_start: str | None = Field(None, description="Name of a window's start in expressions.")
-    partition_field_end: str | None = Field(None, description="Name of a window's end in expressions.")
+    start_time_option: RequestOption | None = Field(None, description="Where in requests the start of a window goes.")
+    end_time_option: RequestOption | None = Field(None, description="Where in requests the end of a window goes.")
+    partition_field_start: str | None = Field(None, description="Name of the start of a window in expressions.")
+    partition_field_end: str | None = Field(None, description="Name of the end of a window in expressions.")
     is_data_feed: bool = Field(
         False,
-        description="Records come newest first: stop at the first that is too old. An interrupted read begins anew "
-        "where pages are counted: what has come meanwhile has shifted them.",
+        description="The API returns the newest records first: stop at the first record that is too old. With "
+        "numbered pages or offsets, an interrupted read starts again, because new records have shifted "
+        "the pages.",
     )
-    is_client_side_incremental: bool = Field(False, description="The API does not filter: drop what is too old.")
-    is_compare_strictly: bool = Field(False, description="Leave out a window that would start where it ends.")
-    global_substream_cursor: bool = Field(False, description="One cursor for all partitions.")
-    allow_catalog_defined_cursor_field: bool = Field(False, description="The catalog may choose the field.")
-    clamping: JsonObject | None = Field(None, description="Cut windows at whole days, weeks or months.")
+    is_client_side_incremental: bool = Field(
+        False, description="The API does not filter: drop records that are too old."
+    )
+    is_compare_strictly: bool = Field(False, description="Omit a window that would start where it ends.")
+    global_substream_cursor: bool = Field(False, description="All partitions share one cursor.")
+    allow_catalog_defined_cursor_field: bool = Field(False, description="The catalog may choose the cursor field.")
+    clamping: JsonObject | None = Field(None, description="Align windows to whole days, weeks or months.")
 
     def build(self, ctx: BuildContext) -> Incremental:
         pattern = ctx.expression(self, "datetime_format").text()
@@ -163,10 +168,10 @@ class IncrementingCountCursor(AnyIncrementalSync):
         start_value_option: {type: RequestOption, inject_into: request_parameter, field_name: since_id}
     """
 
-    cursor_field: str = Field(description="The record's field.")
-    start_value: int | str | None = Field(None, description="Where a first read starts; 0 by default.")
-    start_value_option: RequestOption | None = Field(None, description="Where the number goes.")
-    allow_catalog_defined_cursor_field: bool = Field(False, description="The catalog may choose the field.")
+    cursor_field: str = Field(description="The field of records that has the cursor value.")
+    start_value: int | str | None = Field(None, description="Where the first read starts; 0 by default.")
+    start_value_option: RequestOption | None = Field(None, description="Where in requests the start value goes.")
+    allow_catalog_defined_cursor_field: bool = Field(False, description="The catalog may choose the cursor field.")
 
     def build(self, ctx: BuildContext) -> Incremental:
         """Build the cursor. Raises ManifestError: when `start_value` is not an integer."""

@@ -37,9 +37,9 @@ class ListPartitionRouter(AnyPartitionRouter):
         request_option: {type: RequestOption, inject_into: request_parameter, field_name: region}
     """
 
-    cursor_field: str = Field(description="Name of the partition's field.")
-    values: str | list[JsonValue] = Field(description="The values, or an expression that gives a list of them.")
-    request_option: RequestOption | None = Field(None, description="Where the value goes.")
+    cursor_field: str = Field(description="Name of the partition's field that has the value.")
+    values: str | list[JsonValue] = Field(description="The values, or an expression that returns a list of them.")
+    request_option: RequestOption | None = Field(None, description="Where in requests the value goes.")
 
     def build(self, ctx: BuildContext) -> Router:
         """Build the router. Its partitions raise ManifestError: when the values are not a list."""
@@ -82,19 +82,23 @@ class ParentStreamConfig(Component):
         partition_field: project_id
     """
 
-    stream: AnyStream = Field(description="The parent.")
-    parent_key: str = Field(description="The field of the parent's record; a path is written with slashes.")
-    partition_field: str = Field(description="The partition's field that takes its value.")
-    request_option: RequestOption | None = Field(None, description="Where the value goes.")
+    stream: AnyStream = Field(description="The parent stream.")
+    parent_key: str = Field(
+        description="The field of the parent's record that identifies it; a path has slashes between its names."
+    )
+    partition_field: str = Field(description="Name of the partition's field that has the value of `parent_key`.")
+    request_option: RequestOption | None = Field(None, description="Where in requests the value goes.")
     incremental_dependency: bool = Field(
-        False, description="Whether only parents that changed since the last read are looked at."
+        False, description="Whether only parent records that changed since the last read make partitions."
     )
     lazy_read_pointer: list[str] = Field(
         [],
-        description="Where a parent's record holds the first page of its children; it is requested where nothing is "
-        "there. An empty list: there are no children.",
+        description="Path in the parent's record of the first page of its children, which is requested if the path "
+        "is missing. An empty list means that there are no children.",
     )
-    extra_fields: list[list[str]] | None = Field(None, description="Fields of the parent's record for expressions.")
+    extra_fields: list[list[str]] | None = Field(
+        None, description="Paths of fields of the parent's record that expressions can read."
+    )
 
 
 class SubstreamPartitionRouter(AnyPartitionRouter):
@@ -110,7 +114,7 @@ class SubstreamPartitionRouter(AnyPartitionRouter):
     """
 
     parent_stream_configs: list[ParentStreamConfig] = Field(
-        min_length=1, description="The parents, one after the other."
+        min_length=1, description="The parent streams, which are read one after the other."
     )
 
     @property
@@ -200,9 +204,9 @@ class GroupingPartitionRouter(AnyPartitionRouter):
           values: ["1", "2", "3"]
     """
 
-    group_size: int = Field(ge=1, description="Partitions of a group.")
-    underlying_partition_router: AnyPartitionRouter = Field(description="The partitions to group.")
-    deduplicate: bool = Field(True, description="Whether a value that comes again is left out.")
+    group_size: int = Field(ge=1, description="Number of partitions in a group.")
+    underlying_partition_router: AnyPartitionRouter = Field(description="The router whose partitions are grouped.")
+    deduplicate: bool = Field(True, description="Whether duplicate values are omitted.")
 
     def build(self, ctx: BuildContext) -> Router:
         inner = self.underlying_partition_router
@@ -324,7 +328,7 @@ class UnionPartitionRouter(AnyPartitionRouter):
           - {type: ListPartitionRouter, cursor_field: other_id, values: ["1", "2"]}
     """
 
-    partition_field: str = Field(description="Name of the partition's field.")
+    partition_field: str = Field(description="Name of the partition's field that has the value.")
     partition_routers: list[AnyPartitionRouter] = Field(min_length=2, description="The routers, in order.")
 
     def build(self, ctx: BuildContext) -> Router:

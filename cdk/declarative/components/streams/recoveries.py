@@ -21,7 +21,9 @@ class PaginationResetLimits(Component):
         number_of_records: 10000
     """
 
-    number_of_records: int | None = Field(None, ge=1, description="After how many records of a slice.")
+    number_of_records: int | None = Field(
+        None, ge=1, description="Number of records of a slice after which pagination starts again."
+    )
 
 
 class PaginationReset(Component):
@@ -36,8 +38,15 @@ class PaginationReset(Component):
         limits: {type: PaginationResetLimits, number_of_records: 10000}
     """
 
-    action: Literal["SPLIT_USING_CURSOR", "RESET"] = Field(description="From where.")
-    limits: PaginationResetLimits | None = Field(None, description="After how many records.")
+    action: Literal["SPLIT_USING_CURSOR", "RESET"] = Field(
+        description="Where reading continues: at the greatest cursor value that was read, or at the first page of "
+        "the slice."
+    )
+    limits: PaginationResetLimits | None = Field(
+        None,
+        description="The number of records after which pagination starts again; by default only a response starts it "
+        "again.",
+    )
 
     def reset(self, ctx: BuildContext, incremental: Incremental | None) -> Reset:
         """Return when pagination starts again. Raises ManifestError: when there is no cursor to continue from."""
@@ -58,18 +67,24 @@ class PageSizeReduction(Component):
         minimum_page_size: 10
     """
 
-    reduction_factor: float = Field(2, gt=1, description="What the page size is divided by.")
-    minimum_page_size: int = Field(1, ge=1, description="The smallest page size.")
-    max_attempts: int = Field(5, ge=1, description="Reductions in a row, without a page that came.")
+    reduction_factor: float = Field(2, gt=1, description="The page size is divided by this factor.")
+    minimum_page_size: int = Field(1, ge=1, description="The smallest page size to request.")
+    max_attempts: int = Field(
+        5, ge=1, description="Maximum number of consecutive reductions without a successful page."
+    )
     backoff_seconds: float = Field(
-        0.5, ge=0, description="Seconds before the page is asked for again, times the reductions in a row."
+        0.5,
+        ge=0,
+        description="Wait before the page is requested again, in seconds, times the number of consecutive reductions.",
     )
     retries_at_minimum_page_size: int = Field(
-        0, ge=0, description="How often a page of the smallest size is asked for once more."
+        0, ge=0, description="How many more times a page of the smallest size is requested."
     )
-    failure_message: str | None = Field(None, description="What a person can do when nothing of it helps.")
+    failure_message: str | None = Field(
+        None, description="Advice for the user that is added to the error if no page size succeeds."
+    )
     reset_policy: Literal["NEVER", "AFTER_SUCCESSFUL_PAGE"] = Field(
-        "NEVER", description="Whether the page after one that came is large again."
+        "NEVER", description="Whether the page after a successful one has the original size again."
     )
 
     def reduction(self, ctx: BuildContext, pages: PageRequests) -> Reduction:
@@ -101,9 +116,13 @@ class RequestWindowSplitting(Component):
         min_split_window: P1D
     """
 
-    failure_message: str | None = Field(None, description="What a person can do when a window cannot be cut more.")
+    failure_message: str | None = Field(
+        None, description="Advice for the user that is added to the error if a window cannot be split further."
+    )
     min_split_window: str | None = Field(
-        None, description="A window of this length is not cut, ISO 8601; `cursor_granularity` is the least."
+        None,
+        description="A window of this length or less is not split, ISO 8601; at least `cursor_granularity`, which is "
+        "the default.",
     )
 
     def split(self, ctx: BuildContext, incremental: Incremental | None) -> Split:

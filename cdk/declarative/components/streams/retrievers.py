@@ -66,15 +66,15 @@ class RecordSelector(Component):
         record_filter: {type: RecordFilter, condition: "{{ record.active }}"}
     """
 
-    extractor: AnyExtractor = Field(description="Finds the records in a response.")
-    record_filter: AnyRecordFilter | None = Field(None, description="Decides which records to keep.")
+    extractor: AnyExtractor = Field(description="Extracts the records from a response.")
+    record_filter: AnyRecordFilter | None = Field(None, description="Decides which records are emitted.")
     schema_normalization: Literal["Default", "None"] | AnySchemaNormalization | None = Field(
         None, description="`Default` casts values to the types of the schema."
     )
     transform_before_filtering: bool | None = Field(
         None,
-        description="Whether the filter sees transformed records. The default is false, except where the filter "
-        "is the cursor (`is_client_side_incremental`).",
+        description="Whether records are transformed before they are filtered. False by default, except if the "
+        "cursor filters the records (`is_client_side_incremental`).",
     )
 
     def select(self, ctx: BuildContext, parts: StreamParts, *, feed: bool = False) -> Select | None:
@@ -149,24 +149,28 @@ class SimpleRetriever(AnyRetriever):
           extractor: {type: DpathExtractor, field_path: []}
     """
 
-    requester: AnyRequester = Field(description="What to ask for.")
-    record_selector: RecordSelector = Field(description="Makes records of a response.")
-    paginator: AnyPaginator | None = Field(None, description="How pages are found and asked for.")
-    decoder: AnyDecoder | None = Field(None, description="Reads the bodies; JSON by default.")
+    requester: AnyRequester = Field(description="The request for the records.")
+    record_selector: RecordSelector = Field(description="Turns a response into records.")
+    paginator: AnyPaginator | None = Field(None, description="How pages are determined and requested.")
+    decoder: AnyDecoder | None = Field(None, description="Decodes response bodies; JSON by default.")
     partition_router: PartitionRouters = Field(
-        None, description="What the stream is read once for; a list means every combination."
+        None, description="The partitions, each of which is read separately; a list of routers means every combination."
     )
     ignore_stream_slicer_parameters_on_paginated_requests: bool = Field(
-        False, description="Whether only the first page is asked for with the partition's and the cursor's parameters."
+        False,
+        description="Whether only the request for the first page has request options of the partition and the cursor.",
     )
 
     pagination_reset: PaginationReset | None = Field(
         None,
-        description="When and how pages begin anew; by default the API asks for it, and the slice is read once more.",
+        description="When and how pagination starts again; by default after a response with the action "
+        "`RESET_PAGINATION`, at the first page of the slice.",
     )
-    page_size_reduction: PageSizeReduction | None = Field(None, description="How pages shrink that the API refuses.")
+    page_size_reduction: PageSizeReduction | None = Field(
+        None, description="How smaller pages are requested when the API refuses a page."
+    )
     request_window_splitting: RequestWindowSplitting | None = Field(
-        None, description="How windows of the cursor shrink that the API refuses."
+        None, description="How windows of the cursor are split when the API refuses one."
     )
 
     @property

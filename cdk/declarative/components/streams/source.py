@@ -36,10 +36,12 @@ class Spec(Component):
     """
 
     connection_specification: JsonObject = Field(description="The JSON Schema of the config.")
-    documentation_url: str | None = Field(None, description="Where a person reads how to fill in the config.")
+    documentation_url: str | None = Field(
+        None, description="URL of the documentation for users who fill in the config."
+    )
     advanced_auth: JsonObject | None = Field(None, description="How a platform obtains OAuth credentials.")
     config_normalization_rules: ConfigNormalizationRules | None = Field(
-        None, description="How old configs become today's, and what is checked of them."
+        None, description="How configs in an old form are migrated, and how configs are validated."
     )
 
     @field_validator("advanced_auth")
@@ -66,8 +68,8 @@ class ConcurrencyLevel(Component):
         max_concurrency: 20
     """
 
-    default_concurrency: int | str = Field(description="How many, as a number or an expression.")
-    max_concurrency: int | None = Field(None, description="The most, whatever the expression gives.")
+    default_concurrency: int | str = Field(description="The number of slices; a number or an expression.")
+    max_concurrency: int | None = Field(None, description="The upper limit of `default_concurrency`.")
 
     def build(self, ctx: BuildContext) -> int:
         """Return the number. Raises ManifestError: when it is not an integer."""
@@ -85,7 +87,7 @@ class DynamicStreamCheckConfig(Component):
     """
 
     dynamic_stream_name: str = Field(description="Name of the template.")
-    stream_count: int | None = Field(None, ge=1, description="How many; all by default.")
+    stream_count: int | None = Field(None, ge=1, description="The number of streams to check; all by default.")
 
 
 class CheckStream(AnyCheck):
@@ -96,9 +98,9 @@ class CheckStream(AnyCheck):
         stream_names: [users]
     """
 
-    stream_names: list[str] = Field([], description="The streams.")
+    stream_names: list[str] = Field([], description="Names of the streams to check.")
     dynamic_streams_check_configs: list[DynamicStreamCheckConfig] = Field(
-        [], description="Which of the streams of templates."
+        [], description="Which streams made from templates to check."
     )
 
     def names(self, config: Mapping[str, JsonValue]) -> Sequence[str]:
@@ -147,8 +149,12 @@ class CheckDynamicStream(AnyCheck):
         stream_count: 1
     """
 
-    stream_count: int = Field(ge=0, description="How many streams are tried.")
-    use_check_availability: bool = Field(True, description="Whether records are asked for, or only streams built.")
+    stream_count: int = Field(
+        ge=0, description="The number of streams to check, counted from the first stream of the manifest."
+    )
+    use_check_availability: bool = Field(
+        True, description="Whether records are requested; otherwise the streams are only built."
+    )
 
     def build(self, ctx: BuildContext) -> Callable[[Sequence[DeclaredStream]], None]:
         def check(streams: Sequence[DeclaredStream]) -> None:
@@ -191,8 +197,8 @@ class StreamGroup(Component):
         action: {type: BlockSimultaneousSyncsAction}
     """
 
-    streams: list[JsonValue] = Field(description="The streams.")
-    action: BlockSimultaneousSyncsAction = Field(description="What holds for them.")
+    streams: list[JsonValue] = Field(description="The streams of the group.")
+    action: BlockSimultaneousSyncsAction = Field(description="The action that applies to the group.")
 
 
 class DeclarativeSource(Component):
@@ -213,19 +219,23 @@ class DeclarativeSource(Component):
                 extractor: {type: DpathExtractor, field_path: []}
     """
 
-    version: str = Field(description="The version of the language that the manifest was written for.")
+    version: str = Field(description="Version of the language that the manifest was written for.")
     check: AnyCheck = Field(description="How a connection is checked.")
     streams: list[AnyStreams] = Field([], description="The streams.")
-    dynamic_streams: list[DynamicDeclarativeStream] = Field([], description="Templates of streams.")
-    spec: Spec | None = Field(None, description="The config that the connector takes.")
-    concurrency_level: ConcurrencyLevel | None = Field(None, description="How many slices are read at once.")
+    dynamic_streams: list[DynamicDeclarativeStream] = Field([], description="Templates from which streams are made.")
+    spec: Spec | None = Field(None, description="The config that the connector accepts.")
+    concurrency_level: ConcurrencyLevel | None = Field(None, description="The number of slices that are read at once.")
     api_budget: HTTPAPIBudget | None = Field(None, description="How often the API may be called.")
-    stream_groups: dict[str, StreamGroup] | None = Field(None, description="Streams that must not be read together.")
-    max_concurrent_async_job_count: int | str | None = Field(None, description="Jobs that may run at once.")
+    stream_groups: dict[str, StreamGroup] | None = Field(
+        None, description="Groups of streams that must not be read at the same time; the kit does not enforce this."
+    )
+    max_concurrent_async_job_count: int | str | None = Field(
+        None, description="The maximum number of jobs of `AsyncRetriever` that run at once."
+    )
     schemas: JsonObject | None = Field(None, description="Schemas that streams refer to.")
-    definitions: JsonObject | None = Field(None, description="Parts that others refer to.")
-    metadata: JsonObject | None = Field(None, description="For editors; not used here.")
-    description: str | None = Field(None, description="What the connector reads.")
+    definitions: JsonObject | None = Field(None, description="Components that other parts of the manifest refer to.")
+    metadata: JsonObject | None = Field(None, description="Data for editors of manifests; not used here.")
+    description: str | None = Field(None, description="A description of the connector.")
 
     @model_validator(mode="after")
     def _some_streams(self) -> Self:

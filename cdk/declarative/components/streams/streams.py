@@ -49,16 +49,20 @@ class DeclarativeStream(AnyStream):
           schema: {type: object, properties: {id: {type: integer}}}
     """
 
-    name: str = Field("", description="How catalogs, states and tables call it.")
+    name: str = Field("", description="Name of the stream in catalogs, states and tables.")
     retriever: AnyRetriever = Field(description="Reads the records.")
-    incremental_sync: AnyIncrementalSync | None = Field(None, description="How the stream advances.")
-    primary_key: str | list[str] | list[list[str]] | None = Field(None, description="What identifies a record.")
-    schema_loader: Annotated[list[AnySchemaLoader] | None, ONE_OR_MANY] = Field(
-        None, description="Where the schema comes from; of several, the earlier count."
+    incremental_sync: AnyIncrementalSync | None = Field(
+        None, description="The cursor of the stream; without it, every read is a full read."
     )
-    transformations: list[AnyTransformation] = Field([], description="Changes of the records, in order.")
-    state_migrations: list[AnyStateMigration] = Field([], description="Old forms of the state that are understood.")
-    file_uploader: FileUploader | None = Field(None, description="Fetches a file for each record.")
+    primary_key: str | list[str] | list[list[str]] | None = Field(
+        None, description="The field or fields that identify a record."
+    )
+    schema_loader: Annotated[list[AnySchemaLoader] | None, ONE_OR_MANY] = Field(
+        None, description="Loads the schema; of several loaders, earlier ones take precedence."
+    )
+    transformations: list[AnyTransformation] = Field([], description="Transformations of the records, in order.")
+    state_migrations: list[AnyStateMigration] = Field([], description="Migrations of states in an old form.")
+    file_uploader: FileUploader | None = Field(None, description="Downloads a file for each record.")
 
     @property
     def routers(self) -> Sequence[AnyPartitionRouter]:
@@ -146,7 +150,7 @@ class ConditionalStreams(AnyStreams):
     """
 
     streams_: list[AnyStream] = Field(alias="streams", description="The streams.")
-    condition: str = Field(description="Whether they are there.")
+    condition: str = Field(description="Whether the source has these streams; reads `config`.")
 
     def streams(self, ctx: BuildContext) -> Iterator[DeclaredStream]:
         """Yield the streams if the condition holds."""
@@ -190,13 +194,13 @@ class StateDelegatingStream(AnyStream):
           incremental_sync: *cursor
     """
 
-    name: str = Field(description="How catalogs, states and tables call it.")
-    full_refresh_stream: DeclarativeStream = Field(description="How it is read without a state.")
-    incremental_stream: DeclarativeStream = Field(description="How it is read with one.")
+    name: str = Field(description="Name of the stream in catalogs, states and tables.")
+    full_refresh_stream: DeclarativeStream = Field(description="The stream to read while there is no state.")
+    incremental_stream: DeclarativeStream = Field(description="The stream to read once there is a state.")
     api_retention_period: str | None = Field(
         None,
-        description="How far back the API can look, ISO 8601: with an older state it is read in full, and a table that "
-        "appends has all of its rows again.",
+        description="How long the API retains data, ISO 8601. With an older state, the stream is read in full, and a "
+        "table in append mode gets all rows again.",
     )
 
     @model_validator(mode="after")
