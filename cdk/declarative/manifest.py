@@ -31,7 +31,7 @@ MOST_PARTS = 2_000_000
 
 # Sections that references point to, and that are not components themselves.
 _QUARRIES = frozenset({"definitions", "schemas"})
-_TOO_DEEP = "the manifest is nested too deeply; the kit reads some hundred levels"
+_TOO_DEEP = "the manifest is nested too deeply; the kit supports a few hundred levels"
 # The prefix that `BuildContext.where` gives an error: `users: DatetimeBasedCursor.step: ...`; the stream may be absent.
 _BUILT = re.compile(r"(?:(?P<stream>.+): )?(?P<kind>[A-Z]\w+)\.(?P<field>\w+): ")
 
@@ -63,8 +63,10 @@ class Manifest:
             file = YamlFile.load(path)
         except ConfigError as error:
             if isinstance(error.__cause__, UnicodeDecodeError):
-                raise ManifestError("is no text in UTF-8, so it is no manifest", path=error.path) from None
-            hint = "; a value that begins with {{ must stand in quotes" if "a key that is" in error.message else ""
+                raise ManifestError(
+                    "is not valid UTF-8; a manifest must be a UTF-8 text file", path=error.path
+                ) from None
+            hint = "; put a value that begins with {{ in quotes" if "a key that is" in error.message else ""
             raise ManifestError(f"{error.message}{hint}", path=error.path) from error
         except RecursionError:
             raise ManifestError(_TOO_DEEP, path=str(path)) from None
@@ -80,7 +82,7 @@ class Manifest:
             name: self._references.resolve(part, (name,)) for name, part in self._today.items() if name not in _QUARRIES
         }
         if not bounded(root, MOST_PARTS):
-            raise ManifestError(f"has more than {MOST_PARTS:,} parts when its references and aliases are written out")
+            raise ManifestError(f"has more than {MOST_PARTS:,} parts after its references and aliases are expanded")
         return propagate(adapt({"type": ROOT, **root}, old=self._today is not self.value))
 
     def root(self) -> Component:
@@ -122,7 +124,7 @@ class Manifest:
         for i, stream in enumerate(as_list(value.get("streams"))):
             name = as_object(stream).get("name")
             if isinstance(name, str) and name and "{" not in name and (first := places.setdefault(name, i)) != i:
-                yield f"{self.where(('streams', i, 'name'))}: streams[{first}] is called {name!r} too; rename one"
+                yield f"{self.where(('streams', i, 'name'))}: streams[{first}] has the name {name!r} too; rename one"
 
     @cached_property
     def _file(self) -> YamlFile | None:

@@ -139,15 +139,17 @@ class ManifestSource(Source):
         try:
             written = to_json(self._manifest.value), canonical(config)
         except TypeError as error:
-            words = "the manifest or the config holds what JSON cannot: dates without quote marks, or too many levels"
-            raise ManifestError(f"{self._manifest.name}: {words} ({error})") from None
+            raise ManifestError(
+                f"{self._manifest.name}: the manifest or the config contains what JSON cannot represent: dates without "
+                f"quotes, or too many levels ({error})"
+            ) from None
         # The other process may have a different working directory.
         path = None if self._manifest.path is None else self._manifest.path.absolute()
         recipe = Recipe(*written, runtime.folder, runtime.custom, current_run().id, path)
         streams: dict[str, DeclaredStream] = {}
         for stream in declared:
             if stream.name in streams:
-                raise ManifestError(f"{self._manifest.name}: two streams are called {stream.name!r}")
+                raise ManifestError(f"{self._manifest.name}: two streams have the name {stream.name!r}")
             stream.locate(self._manifest.located)
             stream.reload = partial(recipe.stream, stream.name, stream.copy)
             streams[stream.name] = stream
@@ -157,7 +159,9 @@ class ManifestSource(Source):
         check = self._root.check
         overrides = check.config_overrides or {}
         if reserved := [name for name in overrides if name.startswith(_RESERVED)]:
-            raise ManifestError(f"check.config_overrides: {', '.join(reserved)}: such keys are for platforms to set")
+            raise ManifestError(
+                f"check.config_overrides: {', '.join(reserved)}: only platforms set such keys; remove them"
+            )
         # An override that only the check uses was not entered by a person, so the config rules do not apply to it.
         self._rules(config).validate(config)
         overridden = {**config, **overrides}

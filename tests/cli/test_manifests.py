@@ -230,7 +230,9 @@ def test_an_expression_that_fails_on_what_it_meets_names_its_line(
 
     assert (read.code, synced.code) == (1, 1)
     for written in (read.stderr + "\n".join(read.lines), synced.stderr):
-        assert re.search(r"manifest\.yaml:16: users: HttpRequester\.path: expression .*: the types do not fit", written)
+        assert re.search(
+            r"manifest\.yaml:16: users: HttpRequester\.path: expression .*: the types are incompatible", written
+        )
 
 
 def test_a_check_of_a_stream_there_is_not_is_a_failed_check(cli: CommandLine, folder: Path) -> None:

@@ -67,7 +67,7 @@ MISTAKES = {
     ),
     "a component of another family": (
         ("type: OffsetIncrement", "type: NoPagination"),
-        f":28 {STRATEGY}.type: a NoPagination cannot stand here, {STRATEGIES}",
+        f":28 {STRATEGY}.type: a NoPagination is not allowed here, {STRATEGIES}",
     ),
     "no type": (
         ("          type: OffsetIncrement\n", ""),
@@ -144,7 +144,7 @@ MISTAKES = {
         ),
         (
             ":11 streams: found a DeclarativeStream, expected a list of Streams; "
-            "write it behind a dash (-), as one of a list"
+            "write it after a dash (-), as an element of a list"
         ),
     ),
     "no streams": (
@@ -173,14 +173,14 @@ MISTAKES = {
     "a reference that leads nowhere": (
         ('definitions/requester"', 'definitions/requestor"'),
         (
-            ":18 streams[0].retriever.requester.$ref: the reference '#/definitions/requestor' leads nowhere: "
+            ":18 streams[0].retriever.requester.$ref: the reference '#/definitions/requestor' cannot be resolved: "
             "there is no 'requestor'; did you mean 'requester'?"
         ),
     ),
     "references in a circle": (
         ("http_method: GET", '$ref: "#/definitions/requester"'),
         (
-            ":10 definitions.requester.$ref: the references go in a circle: "
+            ":10 definitions.requester.$ref: the references are circular: "
             "#/definitions/requester -> #/definitions/requester"
         ),
     ),
@@ -188,14 +188,14 @@ MISTAKES = {
         ("path: /users", "path: {{ config.x }}"),
         (
             ":19:16: is not YAML: found a key that is a list or an object, expected a string; "
-            "a value that begins with {{ must stand in quotes"
+            "put a value that begins with {{ in quotes"
         ),
     ),
     "a type that is no longer there": (
         ("type: DatetimeBasedCursor", "type: PerPartitionCursor"),
         (
             f":35 {CURSOR}.type: the type 'PerPartitionCursor' is no longer part of the language: "
-            "write incremental_sync and partition_router, which combine by themselves"
+            "use incremental_sync and partition_router, which are combined automatically"
         ),
     ),
     "nothing where something must be": (
@@ -290,8 +290,8 @@ def test_fields_that_parameters_or_other_components_bring_are_not_warned_of(
         Manifest.load(file).root()
 
     place = f"{file}:14 streams[0].stream_slicer"
-    today = "today one writes partition_router, or incremental_sync of the stream"
-    assert [f"{place}: the field 'stream_slicer' of DeclarativeStream is passed over; {today}"] == caplog.messages
+    advice = "use partition_router, or incremental_sync of the stream instead"
+    assert [f"{place}: the field 'stream_slicer' of DeclarativeStream is ignored; {advice}"] == caplog.messages
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_fields_that_parameters_or_other_components_bring_are_not_warned_of(
         (b"", ":1: found nothing (null), expected an object with `version`, `check` and `streams`"),
         (b"- a\n", ":1: found a list of 1, expected an object with `version`, `check` and `streams`"),
         (b"hello\n", ":1: found 'hello', expected an object with `version`, `check` and `streams`"),
-        (b"\xff\xfe\x00", ": is no text in UTF-8, so it is no manifest"),
+        (b"\xff\xfe\x00", ": is not valid UTF-8; a manifest must be a UTF-8 text file"),
         (b"a: " + b"[" * 300 + b"]" * 300, ":1:203: is not YAML: it is nested deeper than 200 levels"),
         (b"a: 1\na: 2\n", ":2:1: is not YAML: found the key 'a' twice; keep one"),
     ],
@@ -377,7 +377,7 @@ def test_two_streams_of_one_name_are_told_with_the_line_of_the_second(tmp_path: 
     with pytest.raises(ManifestError) as refused:
         Manifest.load(file).root()
 
-    assert f"{file}:40 streams[1].name: streams[0] is called 'users' too; rename one" == str(refused.value)
+    assert f"{file}:40 streams[1].name: streams[0] has the name 'users' too; rename one" == str(refused.value)
 
 
 def test_merged_keys_and_aliases_are_told_where_they_are_written(tmp_path: Path) -> None:
@@ -404,7 +404,7 @@ def test_an_error_of_building_is_given_its_line(tmp_path: Path) -> None:
     # Whether the source has located it already or not, it is located once.
     error = ManifestError(raised.value.message)
 
-    told = "users: DatetimeBasedCursor.step: step and cursor_granularity belong together: set both or neither"
+    told = "users: DatetimeBasedCursor.step: step and cursor_granularity require each other: set both or neither"
     assert f"{file}:37: {told}" == str(manifest.located(error))
 
 

@@ -45,7 +45,7 @@ class CustomComponent(Component, type=None):
         if custom is None:
             raise ManifestError(
                 f"{ctx.where(self, 'class_name')}: {self.class_name} is Python code that comes with the manifest; it "
-                "runs only where you say so: --allow-custom-code, or AIRBYTE_ENABLE_UNSAFE_CODE=true"
+                "runs only if you allow it: --allow-custom-code, or AIRBYTE_ENABLE_UNSAFE_CODE=true"
             )
         return custom.build(self, ctx, *parts)
 

@@ -49,7 +49,7 @@ def build(text: str, where: str, parameters: frozenset[str] | None = None) -> Ev
     except TemplateSyntaxError as error:
         raise ExpressionError(where, text, _mistake(env, error, text)) from None
     except RecursionError:
-        raise ExpressionError(where, text, "it is nested too deep") from None
+        raise ExpressionError(where, text, "it is nested too deeply") from None
     if "stream_state" in evaluation.names:
         why = "`stream_state` was removed from the language; use `stream_interval`, the slice being read"
         raise ExpressionError(where, text, why)
@@ -65,7 +65,7 @@ def _warn(what: str, names: frozenset[str], known: frozenset[str], text: str, wh
     for name in sorted(names):
         near = nearest(name, known)
         instead = f"did you mean {near!r}?" if near else f"expressions know {', '.join(sorted(known)) or 'none here'}"
-        logger.warning("%s: nothing defines the %s %r of %s, so it is empty; %s", where, what, name, text, instead)
+        logger.warning("%s: the %s %r of %s is not defined, so it is empty; %s", where, what, name, text, instead)
 
 
 def _parameters_in(node: nodes.Node) -> Iterator[str]:

@@ -13,8 +13,8 @@ _TYPE = re.compile(
     r"NoneType|set|str|timedelta|tuple|Undefined|builtin_function_or_method|CalendarDuration|\w+ object)"
 )
 _REASONS = {
-    "SecurityError": "it uses what expressions may not use: names that begin with `_` and insides of Python",
-    "RecursionError": "it is nested too deep",
+    "SecurityError": "it uses what expressions may not use: names that begin with `_`, or Python internals",
+    "RecursionError": "it is nested too deeply",
     "ZeroDivisionError": "it divides by zero",
 }
 
@@ -24,16 +24,18 @@ def why(error: Exception, text: str, names: frozenset[str], scope: Mapping[str, 
     for name in sorted(names):
         if name not in scope:
             near = nearest(name, build_macros())
-            return f"{name!r} is not known here" + (f"; did you mean {near!r}?" if near else did_you_mean(name, scope))
+            return f"{name!r} is not defined here" + (
+                f"; did you mean {near!r}?" if near else did_you_mean(name, scope)
+            )
     if isinstance(error, Refused):
         return str(error)
     match type(error).__name__:
         case "UndefinedError":
-            return _with("it reads from something that is missing", error, text)
+            return _with("it reads from a missing value", error, text)
         case "TypeError":
-            return _with("the types do not fit", error, text)
+            return _with("the types are incompatible", error, text)
         case name:
-            return _REASONS.get(name, f"a value does not fit ({name})")
+            return _REASONS.get(name, f"a value is invalid ({name})")
 
 
 def _with(reason: str, error: Exception, text: str) -> str:

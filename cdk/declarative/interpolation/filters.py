@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def _hash(value: object, hash_type: str = "md5", salt: str | None = None) -> str:
     """Return the hex digest of the text followed by the salt."""
     if hash_type not in hashlib.algorithms_guaranteed or hash_type.startswith("shake_"):
-        raise Refused("hash() does not know this type; take md5, sha1, sha256, sha512 or another of hashlib")
+        raise Refused(
+            "hash() does not support this type; use md5, sha1, sha256, sha512 or another algorithm of hashlib"
+        )
     digest = hashlib.new(hash_type, str(value).encode(), usedforsecurity=False)
     digest.update(str(salt).encode() if salt else b"")
     return digest.hexdigest()
@@ -34,7 +36,7 @@ def _base64decode(value: str) -> str:
     try:
         return base64.b64decode(value).decode()
     except ValueError:
-        raise Refused("base64decode got a text that is not the base64 of a text") from None
+        raise Refused("base64decode got a string that is not base64-encoded text") from None
 
 
 def _string(value: object) -> str:
@@ -74,7 +76,7 @@ def _refused() -> Iterator[None]:
 
 def _hmac(value: object, key: object, hash_type: str = "sha256") -> str:
     if hash_type != "sha256":
-        raise Refused("hmac() only knows the type sha256")
+        raise Refused("hmac() supports only the type sha256")
     return hmac.new(str(key).encode(), str(value).encode(), hash_type).hexdigest()
 
 

@@ -105,7 +105,7 @@ class EvaluationBudget:
         """Spend a step that handles `size` characters. Raises Refused: when the budget is used up."""
         self._left -= self._step + size // _LETTERS
         if self._left < 0:
-            raise Refused("its loops do not end soon enough")
+            raise Refused("its loops take too many steps")
 
 
 def add(first: object, second: object) -> object:

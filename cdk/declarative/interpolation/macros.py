@@ -66,7 +66,7 @@ def _duration(datestring: str) -> timedelta | CalendarDuration:
     try:
         return parse_duration(datestring)
     except ValueError as error:
-        raise Refused(f"duration() got a text that is {error}") from None
+        raise Refused(f"duration() got a string that is {error}") from None
 
 
 def _format_datetime(dt: float | str | datetime, format: str, input_format: str | None = None) -> str:

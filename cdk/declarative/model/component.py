@@ -32,7 +32,7 @@ class Registry(Mapping[str, type["Component"]]):
         """Register a class. Raises TypeError: when another class has the same type."""
         known = self._made.setdefault(name, kind)
         if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
-            raise TypeError(f"two components are called {name!r}: {known} and {kind}")
+            raise TypeError(f"two components have the name {name!r}: {known} and {kind}")
 
     def __getitem__(self, name: str) -> type["Component"]:
         if name not in self._made and (module := self._modules.get(name)) is not None:
@@ -148,7 +148,7 @@ class Component(BaseModel):
         if (member := cls.member(name)) is None:
             hint = did_you_mean(str(name), cls.members())
             if (known_kind := Component.registry.get(str(name))) is not None:
-                hint = f": a {known_kind.__name__} cannot stand here{hint}"
+                hint = f": a {known_kind.__name__} is not allowed here{hint}"
             raise PydanticCustomError(
                 "component_type",
                 "found the type {name}, expected a {kind}{hint}",

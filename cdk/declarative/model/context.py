@@ -236,7 +236,7 @@ def _compiled(text: str, where: str, parameters: frozenset[str]) -> Template:
     try:
         return compile_template(text, where, parameters)
     except ExpressionError as error:
-        logger.warning("%s; what uses it will fail", error)
+        logger.warning("%s; streams that use it will fail", error)
         return broken(error)
 
 

@@ -92,9 +92,9 @@ def by_key(key: Callable[[JsonObject], JsonValue]) -> Merge:
         records_of_all = list(chain.from_iterable(parts))
         if records_of_all and all(key(record) is None for record in records_of_all):
             raise ManifestError(
-                "the record_merge_strategy found no record with its key, but the fields "
+                "the record_merge_strategy found no record with its key; the first record has the fields "
                 f"{', '.join(sorted(records_of_all[0])[:_SHOWN])}; expected the key in the records of every request: "
-                "correct `key`, or name it in `always_include_properties`"
+                "correct `key`, or add it to `always_include_properties`"
             )
         known: dict[str, JsonObject] = {}
         records: Records = []

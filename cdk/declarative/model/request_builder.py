@@ -87,11 +87,15 @@ class RequestBuilder:
     def _body(self) -> tuple[bytes | None, dict[str, str]]:
         if self.text:
             if self.json or self.form:
-                raise ManifestError(f"{self.where}: the body cannot be a text and fields at once; keep one of the two")
+                raise ManifestError(
+                    f"{self.where}: the body cannot be a string and have fields at the same time; keep one of the two"
+                )
             return self.text.encode(), {}
         if self.json:
             if self.form:
-                raise ManifestError(f"{self.where}: the body cannot be JSON and a form at once; keep one of the two")
+                raise ManifestError(
+                    f"{self.where}: the body cannot be JSON and a form at the same time; keep one of the two"
+                )
             return to_json(self.json, str), {"Content-Type": _JSON}
         if self.form:
             return urlencode(_texts(self.form, ""), doseq=True).encode(), {"Content-Type": _FORM}
@@ -100,7 +104,7 @@ class RequestBuilder:
     def _free_body(self) -> None:
         if self.text is not None:
             raise ManifestError(
-                f"{self.where}: the body is a text, so nothing can be added to it; write it as an object"
+                f"{self.where}: the body is a string, so no fields can be added to it; write it as an object"
             )
 
     def _put_flat(self, fields: JsonObject, name: str, value: JsonValue, what: str) -> None:

@@ -88,8 +88,8 @@ class PageCheck:
             return partial_errors(page.response)
         absence = self.extractor.absence(page.response)
         return absence and (
-            f"{page.response.request} brought no records: there is {absence}; check `field_path`, "
-            "unless the API leaves out what is empty"
+            f"{page.response.request} returned no records: there is {absence}; check `field_path`, "
+            "unless the API omits empty lists"
         )
 
     def _has_key(self, record: Record) -> bool:

@@ -63,7 +63,7 @@ class PageSizes:
         smaller = max(reduction.minimum, int(size / reduction.factor))
         if smaller < size:
             if self._reduced == reduction.attempts:
-                self._give_up(reduction, refused, f"after {self._reduced} reductions in a row")
+                self._give_up(reduction, refused, f"after {self._reduced} consecutive reductions")
             self._reduced += 1
             self.size = smaller
         elif self._again < reduction.again:
@@ -71,7 +71,7 @@ class PageSizes:
         else:
             self._give_up(reduction, refused, f"the smallest that minimum_page_size ({reduction.minimum}) allows")
         wait = reduction.wait * (self._reduced + self._again)
-        logger.info("%s; asking for %d records instead of %d in %.1f s", refused.message, self.size, size, wait)
+        logger.info("%s; requesting %d records instead of %d in %.1f s", refused.message, self.size, size, wait)
         reduction.sleep(wait)
 
     def _give_up(self, reduction: Reduction, refused: ReducePageSize, why: str) -> None:

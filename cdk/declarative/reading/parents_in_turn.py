@@ -71,7 +71,7 @@ def _different(stream: str, names: Sequence[str]) -> str:
     if not names:
         return ""
     return (
-        f"{stream}: found different streams that are called {', '.join(map(repr, names))} among its parents with "
-        "`incremental_dependency`, expected a name for each, since a state knows parents by name: none of these is "
-        "followed, so that each read looks at all of their records; give each a name of its own"
+        f"{stream}: found different streams named {', '.join(map(repr, names))} among its parents with "
+        "`incremental_dependency`, expected a different name for each, since a state identifies parents by name: none "
+        "of these is followed, so each read makes partitions of all their records; rename them"
     )

@@ -75,7 +75,7 @@ class RecoveringReader:
                     # if resumed once more, it might start again forever.
                     raise stale_page_token(f"cannot be resumed: {refused.message}") from refused
                 elif anew:
-                    text = f"{refused.message}; the pages began anew once, and it came to the same"
+                    text = f"{refused.message}; the pages were already read again from the start, with the same result"
                     raise FatalError(text) from refused
                 else:
                     anew = True
@@ -96,7 +96,7 @@ class RecoveringReader:
         if halves is None:
             advice = f" {self._split.advice}" if self._split.advice else ""
             raise TransientError(
-                f"the API refuses {_shown(window)}, which cannot be cut more: {refused.message}.{advice}"
+                f"the API refuses {_shown(window)}, which cannot be split further: {refused.message}.{advice}"
             ) from refused
         logger.info("%s; reading %s and %s instead", refused.message, *map(_shown, halves))
         _warn(attempt)
@@ -118,7 +118,7 @@ def _further(refused: ResetPagination, attempt: "_Attempt") -> list[Window | Non
             f"{refused.message}; no record is newer than the start of {_shown(window)}, so it cannot be read "
             "from further on: choose a smaller `step`, or a higher limit"
         ) from refused
-    logger.info("%s; reading on from %s", refused.message, reached)
+    logger.info("%s; continuing from %s", refused.message, reached)
     _warn(attempt)
     return [replace(window, start=reached), *attempt.remaining[1:]]
 
@@ -196,10 +196,10 @@ class _Attempt:
             return
         if not self.known:
             raise ResetPagination(
-                "the page token saved by an earlier read does not say how many records came before it"
+                "the page token saved by an earlier read does not contain the number of records before it"
             )
         if self.handed >= self._limit:
-            raise ResetPagination(f"{self.handed} records were read, and the limit is {self._limit}")
+            raise ResetPagination(f"{self.handed} records were read, the limit is {self._limit}")
 
     def _see(self, records: Sequence[Record]) -> None:
         self.handed += len(records)
@@ -233,4 +233,4 @@ def _shown(window: Window | None) -> str:
 def _warn(attempt: _Attempt) -> None:
     if attempt.handed or attempt.token:
         shown = _shown(attempt.slice.window)
-        logger.warning("%s: of the records that were read of %s some come again", attempt.slice, shown)
+        logger.warning("%s: some of the records already read from %s will be emitted twice", attempt.slice, shown)

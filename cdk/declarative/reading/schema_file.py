@@ -60,11 +60,11 @@ class _References:
             # A recursive schema, such as a tree of comments: its readers follow the reference as far as records go.
             if self._outermost and not name:
                 return written
-            raise ManifestError(f"the reference {link!r} leads back to where it stands", path=str(self._file))
+            raise ManifestError(f"the reference {link!r} leads back to itself", path=str(self._file))
         root = _loaded(file)
         target = referenced(root, f"#{pointer}")
         if not isinstance(target, Mapping):
-            raise ManifestError(f"the reference {link!r} leads nowhere", path=str(self._file))
+            raise ManifestError(f"the reference {link!r} cannot be resolved", path=str(self._file))
         inside = _References(file, None if file == self._file and self._outermost else self._home, (*self._trail, step))
         # The definitions that a file has for its own references are not needed where its content is inserted.
         return {key: part for key, part in inside.of(target).items() if key != "definitions"}
@@ -73,7 +73,7 @@ class _References:
         for folder in (self._home / "shared", self._home):
             if is_file(file := folder / name, within=self._home):
                 return file.resolve()
-        message = f"the reference {link!r} leads nowhere: there is no file {name!r} in {self._home / 'shared'}"
+        message = f"the reference {link!r} cannot be resolved: there is no file {name!r} in {self._home / 'shared'}"
         raise ManifestError(message, path=str(self._file))
 
 

@@ -104,8 +104,8 @@ class DelegatingStream(DeclaredStream):
             oldest, order = earlier(self.now(), self._retention), self.later.cursor.state_order
             if value is None or (order.kind is datetime and not order.reaches(value, oldest.isoformat())):
                 logger.warning(
-                    "%s: the state is older than what the API keeps, so it is read in full: a table that appends has "
-                    "all of its rows again",
+                    "%s: the state is older than the data that the API retains, so the stream is read in full: "
+                    "a table in append mode gets all rows again",
                     self.name,
                 )
                 return self.full

@@ -128,7 +128,7 @@ def _put(target: JsonValue, name: str, value: JsonValue) -> None:
         target[index] = value
     else:
         raise ValueError(
-            f"found {json_kind(target)} where {name!r} should go, expected an object or, for an index, a list"
+            f"found {json_kind(target)} where {name!r} belongs, expected an object or, for an index, a list"
         )
 
 

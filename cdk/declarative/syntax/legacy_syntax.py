@@ -55,8 +55,8 @@ _OLD_TYPES = frozenset(_RENAMED) | _REBUILT
 _REQUEST = ("request_parameters", "request_headers", "request_body_data", "request_body_json")
 
 _REMOVED = {
-    "InterpolatedRequestOptionsProvider": "write its fields into the HttpRequester",
-    "PerPartitionCursor": "write incremental_sync and partition_router, which combine by themselves",
+    "InterpolatedRequestOptionsProvider": "put its fields into the HttpRequester",
+    "PerPartitionCursor": "use incremental_sync and partition_router, which are combined automatically",
 }
 # Fields that are ignored unless the manifest is old, and their replacements today.
 _NEW_FIELDS = {

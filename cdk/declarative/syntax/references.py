@@ -50,7 +50,8 @@ class References:
             return target
         if not isinstance(target, Mapping):
             raise ManifestError(
-                f"{link!r} leads to {json_kind(target)}, so no fields can stand beside the $ref", path=dotted(keys)
+                f"{link!r} leads to {json_kind(target)}, so no other fields are allowed next to the $ref",
+                path=dotted(keys),
             )
         return {**target, **{name: self._part(str(name), part, keys) for name, part in parts.items()}}
 
@@ -89,7 +90,7 @@ class References:
             return self._known[link]
         if link in self._open:
             circle = " -> ".join([*self._open[self._open.index(link) :], link])
-            raise ManifestError(f"the references go in a circle: {circle}", path=dotted(keys))
+            raise ManifestError(f"the references are circular: {circle}", path=dotted(keys))
         self._open.append(link)
         try:
             resolved = self._known[link] = self.resolve(self._at(link, keys), _parts(link))
@@ -106,7 +107,7 @@ class References:
                 first = rest.partition("/")[0]
                 hint = did_you_mean(first, map(str, node)) if isinstance(node, Mapping) else ""
                 raise ManifestError(
-                    f"the reference {link!r} leads nowhere: there is no {first!r}{hint}", path=dotted(keys)
+                    f"the reference {link!r} cannot be resolved: there is no {first!r}{hint}", path=dotted(keys)
                 )
             node, rest = part_at(node, (key,)), after
             if rest and isinstance(node, str | dict):

@@ -225,7 +225,7 @@ def _slips(
     expected = {*fields_of(model), *as_object(value.get("$parameters")), *strange}
     for name in () if open_to_more(model) else value:
         if name not in expected and (today := renamed(name)) is not None:
-            text = f"the field {name!r} of {kind} is passed over; today one writes {today}"
+            text = f"the field {name!r} of {kind} is ignored; use {today} instead"
             yield ManifestProblem((*keys, name), text, sure=False)
 
 
@@ -272,7 +272,7 @@ def _stranger(name: JsonValue, kind: str, members: Mapping[str, type[BaseModel]]
     if (reason := removed_fields(name)) is not None:
         return f"the type {name!r} is no longer part of the language: {reason}"
     if name in Component.registry:
-        return f"{with_article(name)} cannot stand here{_expected(members)}"
+        return f"{with_article(name)} is not allowed here{_expected(members)}"
     if (near := nearest(name, members)) is not None:
         return f"unknown type {name!r}; did you mean {near!r}?"
     return f"unknown type {name!r}{_expected(members)}"
@@ -299,7 +299,9 @@ def _advice(shape: Shape, value: JsonValue) -> str:
     if isinstance(value, bool | int | float) and Scalar(str) in flat(shape):
         return f"; write '{shown(value)}', in quotes"
     if any(_explains(option.item, value) for option in options_of(shape, ListOf)):
-        return f"; write [{value!r}]" if isinstance(value, str) else "; write it behind a dash (-), as one of a list"
+        return (
+            f"; write [{value!r}]" if isinstance(value, str) else "; write it after a dash (-), as an element of a list"
+        )
     if not isinstance(value, Mapping) and (family := next(iter(options_of(shape, AnyOf)), None)):
         implied = "" if family.kind.implied is None else family.kind.implied.type
         return f"; write an object with `type: {implied}`" if implied else "; write an object with a `type`"

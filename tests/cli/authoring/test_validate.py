@@ -254,7 +254,7 @@ def test_parameters_that_a_template_may_get_are_no_mistake(cli: CommandLine, tmp
 
     ran = cli("validate", "manifest.yaml")
 
-    assert "nothing defines the parameter" not in "\n".join(ran.lines)
+    assert "is not defined, so it is empty" not in "\n".join(ran.lines)
 
 
 @pytest.mark.parametrize(
@@ -286,8 +286,8 @@ def test_parameters_that_nothing_defines_are_suspicious(cli: CommandLine, tmp_pa
 
     assert cli("validate", "manifest.yaml").lines == [
         (
-            "manifest.yaml:16 streams[0].retriever.requester.request_headers.key: warning: nothing defines the "
-            "parameter 'knd' of {{ parameters.kind ~ parameters['knd'] }}, so it is empty; did you mean 'kind'?"
+            "manifest.yaml:16 streams[0].retriever.requester.request_headers.key: warning: the parameter "
+            "'knd' of {{ parameters.kind ~ parameters['knd'] }} is not defined, so it is empty; did you mean 'kind'?"
         )
     ]
 

@@ -17,24 +17,25 @@ def test_an_unknown_name_is_told_with_the_nearest() -> None:
     error = error_of("{{ recrod.id }}")
 
     assert (
-        str(error) == "streams[0].url: expression '{{ recrod.id }}': 'recrod' is not known here; did you mean 'record'?"
+        str(error)
+        == "streams[0].url: expression '{{ recrod.id }}': 'recrod' is not defined here; did you mean 'record'?"
     )
     assert isinstance(error, ManifestError)
 
 
 @pytest.mark.parametrize("text", ["{{ foo if false else 1 }}", "{{ 1 or foo }}", "{% if false %}{{ foo }}{% endif %}"])
 def test_an_unknown_name_is_an_error_also_where_it_is_not_reached(text: str) -> None:
-    assert error_of(text).why == "'foo' is not known here; there is 'config', 'record'"
+    assert error_of(text).why == "'foo' is not defined here; there is 'config', 'record'"
 
 
 def test_a_macro_is_among_the_nearest() -> None:
-    assert error_of("{{ now_utcc() }}").why == "'now_utcc' is not known here; did you mean 'now_utc'?"
+    assert error_of("{{ now_utcc() }}").why == "'now_utcc' is not defined here; did you mean 'now_utc'?"
 
 
 def test_a_missing_value_on_the_way_is_named() -> None:
     assert (
         error_of("{{ config.missing.x }}").why
-        == "it reads from something that is missing: 'dict object' has no attribute 'missing'"
+        == "it reads from a missing value: 'dict object' has no attribute 'missing'"
     )
 
 
@@ -71,7 +72,7 @@ def test_long_expressions_are_cut_in_errors() -> None:
         ("a\n{{ 'x' 5 }}", "line 2: expected token 'end of print statement', got 'integer'"),
         ("{{ 1|base64encod }}", "unknown filter 'base64encod'; did you mean 'base64encode'?"),
         ("{{ 1 is strin }}", "unknown test 'strin'; did you mean 'string'?"),
-        ("{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}", "it is nested too deep"),
+        ("{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}", "it is nested too deeply"),
         (
             "{{ stream_state['x'] }}",
             "`stream_state` was removed from the language; use `stream_interval`, the slice being read",

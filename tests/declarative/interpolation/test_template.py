@@ -257,6 +257,6 @@ def test_a_page_gets_what_each_of_its_records_would(text: str) -> None:
 def test_a_page_fails_as_the_record_that_fails_would() -> None:
     template = compile_template("{{ record.n + 1 }}", "x.y")
 
-    with pytest.raises(ExpressionError, match=r"x\.y.*the types do not fit"):
+    with pytest.raises(ExpressionError, match=r"x\.y.*the types are incompatible"):
         template.values({}, [{"n": 1}, {"n": "b"}])
     assert template.matching({}, [{"n": 1}, {"n": "b"}, {"n": -1}]) == [{"n": 1}, {"n": "b"}]

@@ -76,5 +76,5 @@ def test_a_parameter_that_a_component_lacks_is_warned_of_in_each_kind_of_field(
     CTX.expression(component, "value", "{{ parameters.ame }}{{ parameters.name }}")
 
     assert [message.partition(" of ")[0] for message in caplog.messages] == [
-        f"users: Given.value: nothing defines the parameter {name!r}" for name in ("nam", "nme", "nae", "ame")
+        f"users: Given.value: the parameter {name!r}" for name in ("nam", "nme", "nae", "ame")
     ]

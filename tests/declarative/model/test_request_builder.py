@@ -64,12 +64,12 @@ def test_a_body_is_of_one_kind() -> None:
     empty.put("body_json", ["a"], 1)
     empty.text = ""
 
-    with pytest.raises(ManifestError, match="a text and fields at once"):
+    with pytest.raises(ManifestError, match="a string and have fields"):
         mixed.request()
     assert empty.request().body == b'{"a":1}'
-    with pytest.raises(ManifestError, match="JSON and a form at once"):
+    with pytest.raises(ManifestError, match="JSON and a form at the same time"):
         both.request()
-    with pytest.raises(ManifestError, match="the body is a text"):
+    with pytest.raises(ManifestError, match="the body is a string"):
         text.put("body_json", ["b"], 1)
     assert text.request().body == b"raw"
 

@@ -105,7 +105,7 @@ def test_an_answer_without_the_field_path_is_named_once_with_the_fields_that_are
 
     (said,) = [line for line in made.logs if "check `field_path`" in line]
     assert "items: GET https://api.example.com/items" in said
-    assert "brought no records: there is no 'data' in the body, whose fields are 'dat', 'total' (is it 'dat'?)" in said
+    assert "returned no records: there is no 'data' in the body, whose fields are 'dat', 'total' (is it 'dat'?)" in said
 
 
 NUMBERED = paginator({"type": "PageIncrement", "page_size": 2, "start_from_page": 1})

@@ -99,7 +99,7 @@ def test_different_streams_of_one_name_are_read_in_full_with_a_warning() -> None
     assert first.states[-1]["parent_state"] == {}
     assert found == ["a0", "a1", "b0"]
     (warning,) = second.warnings
-    assert warning.startswith("items: found different streams that are called 'users' among its parents")
+    assert warning.startswith("items: found different streams named 'users' among its parents")
 
 
 def test_of_different_streams_below_a_union_one_warning_tells() -> None:

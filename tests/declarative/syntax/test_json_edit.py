@@ -44,7 +44,7 @@ def test_a_value_is_put_at_a_path_and_what_leads_there_is_made(target: Json, pat
     ],
 )
 def test_a_place_that_cannot_be_made_is_named(target: Json, path: list[str]) -> None:
-    with pytest.raises(ValueError, match=r"where '.*' should go, expected an object"):
+    with pytest.raises(ValueError, match=r"where '.*' belongs, expected an object"):
         setter(path)(target, "x")
 
 

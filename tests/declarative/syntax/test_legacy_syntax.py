@@ -182,7 +182,7 @@ def test_parts_that_are_shared_stay_shared() -> None:
 def test_what_has_no_meaning_today_is_refused_with_what_to_write(name: str) -> None:
     manifest = {"version": "0.1.0", "check": {"stream_names": []}, "streams": [{"type": name}]}
 
-    with pytest.raises(ManifestError, match=f"the type '{name}' is no longer part of the language: write "):
+    with pytest.raises(ManifestError, match=f"the type '{name}' is no longer part of the language: "):
         Manifest(manifest).root()
 
 

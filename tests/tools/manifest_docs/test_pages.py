@@ -18,8 +18,9 @@ def test_a_row_says_what_a_field_takes() -> None:
     rows = PAGES["retriever.md"].splitlines()
 
     requester = "[Requester](requester.md) (`HttpRequester` without a `type`)"
-    assert f"| `requester` | {requester} | required | What to ask for. |" in rows
-    assert "| `record_selector` | [RecordSelector](#recordselector) | required | Makes records of a response. |" in rows
+    assert f"| `requester` | {requester} | required | The request for the records. |" in rows
+    selector = "| `record_selector` | [RecordSelector](#recordselector) | required | Turns a response into records. |"
+    assert selector in rows
 
 
 def test_what_a_field_is_made_of_stands_below_its_component() -> None:

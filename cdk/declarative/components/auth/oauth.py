@@ -154,15 +154,15 @@ class OAuthAuthenticator(AnyAuthenticator):
         field, missing = "token_refresh_endpoint", ""
         if self.token_refresh_endpoint is None:
             if self.access_token_value is None:
-                missing = "there is no way to get an access token; give this, or an access_token_value"
+                missing = "there is no way to obtain an access token; set this field, or access_token_value"
         elif self.use_profile_assertion:
             if self.profile_assertion is None:
                 field, missing = "profile_assertion", "is missing; use_profile_assertion needs it"
         elif self.refresh_token_updater is None:
             if self.grant_type == "refresh_token" and self.refresh_token is None:
-                field, missing = "refresh_token", "is missing; give it, or set grant_type to client_credentials"
+                field, missing = "refresh_token", "is missing; set it, or set grant_type to client_credentials"
             elif self.client_id is None or self.client_secret is None:
-                field, missing = "client_id", "client_id and client_secret are needed; give both"
+                field, missing = "client_id", "client_id and client_secret are required; set both"
         if missing:
             raise ManifestError(f"{ctx.where(self, field)}: {missing}")
 

@@ -165,8 +165,8 @@ class LegacySessionTokenAuthenticator(AnyAuthenticator):
                 return text
             if base is None:
                 raise ManifestError(
-                    f"{ctx.where(self, field)}: found {text!r}, which follows the url_base of a requester, and "
-                    f"there is none here; write the whole URL"
+                    f"{ctx.where(self, field)}: found {text!r}, a path relative to the url_base of a "
+                    "requester, but there is no requester here; write a complete URL"
                 )
             return f"{base().strip()}{text}"
 

@@ -43,7 +43,9 @@ class ApiKeyAuthenticator(AnyAuthenticator):
     def build(self, ctx: BuildContext) -> Authenticator:
         """Build the authenticator. Raises ManifestError: when the place for the key is missing, or given twice."""
         if (self.header is None) == (self.inject_into is None):
-            raise ManifestError(f"{ctx.where(self, 'inject_into')}: either inject_into or header is needed; give one")
+            raise ManifestError(
+                f"{ctx.where(self, 'inject_into')}: either inject_into or header is required; set one of them"
+            )
         key = ctx.expression(self, "api_token").text
         if self.inject_into is None:
             return ApiKey(key, name=ctx.expression(self, "header").text())
@@ -111,7 +113,9 @@ class SelectiveAuthenticator(AnyAuthenticator):
         name = path(*self.authenticator_selection_path)(ctx.config)
         known = ", ".join(sorted(self.authenticators))
         if name is None:
-            raise ConfigError(f"the config has no value at {where}, which says how to authenticate; set one of {known}")
+            raise ConfigError(
+                f"the config has no value at {where}, which selects the authenticator; set it to one of {known}"
+            )
         chosen = self.authenticators.get(str(name))
         if chosen is None:
             hint = did_you_mean(str(name), self.authenticators)

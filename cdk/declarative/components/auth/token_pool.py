@@ -137,7 +137,7 @@ class RateLimitedMultipleTokenAuthenticator(AnyAuthenticator):
         tokens = self._tokens(ctx)
         if not tokens:
             raise ConfigError(
-                f"{ctx.where(self, 'tokens')}: the config has no tokens; give one, or several with "
+                f"{ctx.where(self, 'tokens')}: the config has no tokens; set one, or several with "
                 f"{self.token_delimiter!r} between them"
             )
         quotas = [quota.model_dump(mode="json") for quota in self.quotas]

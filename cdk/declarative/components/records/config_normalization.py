@@ -201,7 +201,7 @@ class ValidateAdheresToSchema(AnyValidationStrategy):
         try:
             validator = SchemaValidator(schema, default=DRAFT_2020_12)
         except ValueError as error:
-            raise ManifestError(f"{where}: this is no JSON Schema: {error}") from None
+            raise ManifestError(f"{where}: this is not a valid JSON Schema: {error}") from None
 
         def check(value: JsonValue) -> None:
             misfit = validator.misfit(value)
@@ -230,9 +230,9 @@ def _mismatch(misfit: "ValidationError") -> str:
     location = f"{'.'.join(map(str, path))}: " if path else ""
     if rule == "required" and isinstance(expected, list) and isinstance(value, dict):
         missing = ", ".join(str(name) for name in expected if name not in value)
-        return f"{location}found an object without {missing}, expected it to be there"
+        return f"{location}found an object without {missing}, expected one with it"
     limit = expected if isinstance(expected, str | int | float) else canonical(expected)
-    return f"{location}found {json_kind(value)} that does not fit, expected {rule}: {limit}"
+    return f"{location}found {json_kind(value)} that is not valid, expected {rule}: {limit}"
 
 
 class DpathValidator(AnyValidator):

@@ -150,7 +150,7 @@ class _Upload:
         folder = self._folder.resolve()
         target = folder / path
         if not target.resolve().is_relative_to(folder):
-            raise FatalError(f"the file {str(path)!r} would lie outside of {folder}; check `filename_extractor`")
+            raise FatalError(f"the file {str(path)!r} would be outside of {folder}; check `filename_extractor`")
         part = target.with_name(f".{unique}.part")
         try:
             # The folder shared with the destination exists already. One created here is private to this user.

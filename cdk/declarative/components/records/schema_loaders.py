@@ -220,7 +220,7 @@ class DynamicSchemaLoader(AnySchemaLoader):
             for entry in value if isinstance(value, list) else [] if value is None else [value]:
                 name = name_of(entry)
                 if name is None:
-                    problem = f"leads nowhere in {json_kind(entry)}, expected the name of a field there"
+                    problem = f"found nothing there in {json_kind(entry)}, expected the name of a field"
                     raise ManifestError(f"{ctx.where(where, 'key_pointer')}: {problem}")
                 properties[str(name)] = self._field(ctx, entry)
         return properties

@@ -116,7 +116,7 @@ class _Spelled:
             raise error
         if error.expression not in self._told:
             self._told.add(error.expression)
-            text = "%s; the field gets the text of the expression, here and in records like this one"
+            text = "%s; the field gets the text of the expression, in this record and in similar ones"
             logger.warning(text, self._located(error))
         return error.expression
 

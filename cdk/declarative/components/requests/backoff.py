@@ -29,7 +29,7 @@ def checked_pattern(value: str | None) -> str | None:
         try:
             re.compile(value)
         except re.error as error:
-            raise ValueError(f"is no regular expression: {error}") from None
+            raise ValueError(f"is not a valid regular expression: {error}") from None
     return value
 
 

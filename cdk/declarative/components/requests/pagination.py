@@ -72,8 +72,12 @@ class DefaultPaginator(AnyPaginator):
         if problem := self.pagination_strategy.shrinking_problem():
             return problem
         if self.page_token_option is not None and self.page_token_option.says_size:
-            return "a RequestPath already says how large the page is"
-        return "" if self.page_size_option else "there is no page_size_option, so the API would not know of it"
+            return "a RequestPath already contains the page size"
+        return (
+            ""
+            if self.page_size_option
+            else "there is no page_size_option, so the page size would not be sent to the API"
+        )
 
 
 class _StrategyPages(PageRequests):
@@ -141,7 +145,7 @@ class PageIncrement(AnyPaginationStrategy):
         )
 
     def shrinking_problem(self) -> str:
-        return "pages with numbers cannot shrink: a number names other records then"
+        return "the size of numbered pages cannot change: the same number would denote other records"
 
 
 class OffsetIncrement(AnyPaginationStrategy):

@@ -135,7 +135,9 @@ class _HttpRequester:
 
     def draft(self, names: Names) -> RequestBuilder:
         if self.properties is not None and not isinstance(names.get(PROPERTIES), list):
-            raise ManifestError(f"{self._where}: query_properties are for the requester of a SimpleRetriever alone")
+            raise ManifestError(
+                f"{self._where}: query_properties are supported only in the requester of a SimpleRetriever"
+            )
         draft = RequestBuilder(self._method, self._url(names), self._where, stream=self._stream)
         if self._scope is not None:
             draft.scope = self._scope()
@@ -166,7 +168,7 @@ def _properties(component: HttpRequester, ctx: BuildContext) -> tuple[Properties
     sources += named.values()
     if len(sources) > 1:
         where = ctx.where(component, "query_properties")
-        raise ManifestError(f"{where}: properties to ask for are told in {len(sources)} places; keep one of them")
+        raise ManifestError(f"{where}: the properties to request are given in {len(sources)} places; keep one of them")
     if named:
         rest = {name: value for name, value in own.items() if name not in named}
         component = component.model_copy(update={"request_parameters": rest})

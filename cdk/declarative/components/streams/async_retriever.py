@@ -66,12 +66,14 @@ class AsyncJobStatusMap(Component):
             for word in getattr(self, kind):
                 if meanings.setdefault(word, kind) != kind:
                     where = ctx.where(self, kind)
-                    raise ManifestError(f"{where}: {word!r} is {meanings[word]} already; keep it in one of the lists")
+                    raise ManifestError(
+                        f"{where}: {word!r} is already listed in {meanings[word]}; keep it in one of the lists"
+                    )
         return meanings
 
 
 _UNSENT = (
-    "{}: its `request_option` is not sent, as Airbyte sends none with a job, so each partition may bring all records; "
+    "{}: its `request_option` is not sent, as Airbyte sends none with a job, so each partition may get all records; "
     "write it into `creation_requester`, such as `request_parameters: {{id: \"{{{{ stream_partition['id'] }}}}\"}}`"
 )
 
@@ -230,7 +232,7 @@ class _Api:
         if meaning is None:
             known = ", ".join(f"{word!r}" for word in self._meanings)
             status = "no status" if value is None else f"the status {str(value)[:80]!r}"
-            raise FatalError(f"{self._where}: {response.request} answered {status}, expected one of {known}")
+            raise FatalError(f"{self._where}: {response.request} returned {status}, expected one of {known}")
         job.polled = response
         return meaning
 
@@ -248,15 +250,15 @@ class _Api:
             targets.append(target)
         if not targets and (absence := self._target.absence(response)):
             return (), (
-                f"{response.request} named nothing to download, so no records were read: there is {absence}; "
-                f"check `{self._target_path}`, unless the API leaves out what is empty"
+                f"{response.request} named no download targets, so no records were read: there is {absence}; "
+                f"check `{self._target_path}`, unless the API omits empty lists"
             )
         different = list(dict.fromkeys(targets))
         if len(different) == len(targets):
             return targets, ""
-        twice = len(targets) - len(different)
+        duplicates = len(targets) - len(different)
         return different, (
-            f"{response.request} named {len(targets)} targets to download, {twice} of them again; "
+            f"{response.request} named {len(targets)} download targets, of which {duplicates} are duplicates; "
             "each is downloaded once"
         )
 

@@ -102,7 +102,7 @@ class DatetimeBasedCursor(AnyIncrementalSync):
         step, granularity = ctx.duration(self, "step", None), ctx.duration(self, "cursor_granularity", None)
         if (step is None) != (granularity is None):
             where = ctx.where(self, "step")
-            raise ManifestError(f"{where}: step and cursor_granularity belong together: set both or neither")
+            raise ManifestError(f"{where}: step and cursor_granularity require each other: set both or neither")
         self._start(ctx, pattern)
         cursor = DatetimeCursor(
             ctx.expression(self, "cursor_field").text(),
@@ -208,6 +208,6 @@ def _moment(component: Component, field: str, text: str, ctx: BuildContext, form
     if moment is None:
         expected = " or ".join(map(repr, formats))
         raise ManifestError(
-            f"{ctx.where(component, field)}: found {written!r}, expected a moment written as {expected}"
+            f"{ctx.where(component, field)}: found {written!r}, expected a timestamp in the format {expected}"
         )
     return assume_utc(moment)

@@ -166,8 +166,8 @@ class _Parent:
         if lacking and (why or lacking == records):
             warn(
                 f"{self._name}: {lacking} of {records} records of its parent {self.stream.name!r} have no value at "
-                f"parent_key {'/'.join(self._key)!r}, so nothing is read for them{why and f': there is {why}'}; "
-                "correct parent_key, unless the source leaves it out on purpose"
+                f"parent_key {'/'.join(self._key)!r}, so no partitions are read for them{why and f': there is {why}'}; "
+                "correct parent_key, unless the source omits it on purpose"
             )
 
 

@@ -52,9 +52,7 @@ class PaginationReset(Component):
         """Return when pagination starts again. Raises ManifestError: when there is no cursor to continue from."""
         if self.action == "SPLIT_USING_CURSOR" and incremental is None:
             where = ctx.where(self, "action")
-            raise ManifestError(
-                f"{where}: SPLIT_USING_CURSOR needs `incremental_sync`; without it, RESET is what is left"
-            )
+            raise ManifestError(f"{where}: SPLIT_USING_CURSOR needs `incremental_sync`; add it, or use RESET")
         return Reset(self.action, None if self.limits is None else self.limits.number_of_records)
 
 
@@ -130,6 +128,6 @@ class RequestWindowSplitting(Component):
         cursor = None if incremental is None else incremental.cursor
         if cursor is None or cursor.granularity is None:
             where = ctx.where(self, "type")
-            raise ManifestError(f"{where}: windows are cut by a DatetimeBasedCursor with `cursor_granularity`")
+            raise ManifestError(f"{where}: splitting windows needs a DatetimeBasedCursor with `cursor_granularity`")
         smallest = ctx.duration(self, "min_split_window", None)
         return Split(partial(cursor.halves, smallest=smallest), self.failure_message or "")

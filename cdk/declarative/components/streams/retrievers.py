@@ -222,7 +222,7 @@ class SimpleRetriever(AnyRetriever):
             return None
         problem = "" if self.paginator is None else self.paginator.shrinking_problem()
         if properties is not None:
-            problem = "pages that are asked for in several requests cannot shrink"
+            problem = "pages that take several requests cannot become smaller"
         if problem:
             raise ManifestError(f"{ctx.where(self, 'page_size_reduction')}: {problem}")
         return self.page_size_reduction.reduction(ctx, pages)

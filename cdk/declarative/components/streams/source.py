@@ -49,10 +49,10 @@ class Spec(Component):
     def _join_scopes(cls, auth: JsonObject | None) -> JsonObject | None:
         """Add the default of airbyte-cdk 7.39.1 for how a platform joins scopes."""
         specification = as_object(as_object(auth).get("oauth_config_specification"))
-        asked = as_object(specification.get(_OAUTH_INPUT))
-        if auth is None or not asked:
+        declared = as_object(specification.get(_OAUTH_INPUT))
+        if auth is None or not declared:
             return auth
-        joined = {"scopes_join_strategy": "space", **asked}
+        joined = {"scopes_join_strategy": "space", **declared}
         return {**auth, "oauth_config_specification": {**specification, _OAUTH_INPUT: joined}}
 
 
@@ -113,7 +113,7 @@ class CheckStream(AnyCheck):
         if chosen is None or chosen == []:
             return self.stream_names
         if not isinstance(chosen, list) or not all(isinstance(name, str) for name in chosen):
-            raise ConfigError(f"{_CHOSEN}: found {chosen!r}, expected a list of names of streams")
+            raise ConfigError(f"{_CHOSEN}: found {chosen!r}, expected a list of stream names")
         return chosen
 
     def build(self, ctx: BuildContext) -> Callable[[Sequence[DeclaredStream]], None]:
@@ -132,7 +132,7 @@ class CheckStream(AnyCheck):
                 if not generated:
                     known = {s.template for s in streams if s.template}
                     hint = did_you_mean(config.dynamic_stream_name, known)
-                    raise ManifestError(f"check: no streams come of {config.dynamic_stream_name!r}{hint}")
+                    raise ManifestError(f"check: the template {config.dynamic_stream_name!r} makes no streams{hint}")
                 for stream in generated[: config.stream_count]:
                     available(stream)
             if not streams:
@@ -172,7 +172,7 @@ def available(stream: Stream) -> None:
     try:
         slice = stream.checkpoint_reader(StreamState()).next()
         if slice is None:
-            raise ManifestError("there is nothing to read it for; perhaps its parent stream is empty")
+            raise ManifestError("it has no partitions to read; perhaps its parent stream is empty")
         next(iter(read_slice(stream, slice)), None)
     except CdkError as error:
         error.stream = error.stream or stream.name

@@ -120,7 +120,7 @@ def test_a_key_goes_where_its_option_says(option: Json, shown: Json) -> None:
 
 
 def test_a_key_needs_one_place() -> None:
-    with pytest.raises(ManifestError, match="either inject_into or header"):
+    with pytest.raises(ManifestError, match="either inject_into or header is required"):
         Site().send({"type": "ApiKeyAuthenticator", "api_token": "x"})
 
 
@@ -328,7 +328,7 @@ def test_the_older_login_sends_user_and_password() -> None:
     assert site.send(LEGACY).headers == {"X-Session": "S1"}
 
     assert logins.requests[0].body == b'{"username":"u","password":"pw"}'
-    with pytest.raises(ManifestError, match="write the whole URL"):
+    with pytest.raises(ManifestError, match="write a complete URL"):
         site.send({**LEGACY, "login_url": "session"})
 
 

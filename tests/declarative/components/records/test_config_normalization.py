@@ -78,7 +78,7 @@ def test_a_connector_without_rules_changes_nothing() -> None:
 
 
 def test_a_field_without_a_place_in_the_config_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"a.b: ConfigAddFields.fields: found a number where 'b' should go"):
+    with pytest.raises(ConfigError, match=r"a.b: ConfigAddFields.fields: found a number where 'b' belongs"):
         rules(transformations=[add(["a", "b"], "1")]).transform({"a": 5})
 
 
@@ -114,16 +114,16 @@ def test_a_config_that_fits_is_accepted(path: list[str], schema: Json, config: J
             ["a"],
             SCHEMA,
             {"a": {"n": "s3cret"}},
-            "config.a: n: found a string that does not fit, expected type: integer",
+            "config.a: n: found a string that is not valid, expected type: integer",
         ),
-        (["a"], SCHEMA, {"a": {"s3cret": 1}}, "config.a: found an object without n, expected it to be there"),
-        (["a"], SCHEMA, {"a": None}, "config.a: found null that does not fit, expected type: object"),
-        (["a", "*"], SCHEMA, {"a": [{"n": 1}, {}]}, "config.a.*: found an object without n, expected it to be there"),
+        (["a"], SCHEMA, {"a": {"s3cret": 1}}, "config.a: found an object without n, expected one with it"),
+        (["a"], SCHEMA, {"a": None}, "config.a: found null that is not valid, expected type: object"),
+        (["a", "*"], SCHEMA, {"a": [{"n": 1}, {}]}, "config.a.*: found an object without n, expected one with it"),
         (
             ["a"],
             {"type": "string", "pattern": "^x"},
             {"a": "s3cret"},
-            "config.a: found a string that does not fit, expected pattern: ^x",
+            "config.a: found a string that is not valid, expected pattern: ^x",
         ),
     ],
 )
@@ -150,12 +150,12 @@ def predicate(value: Json, schema: Json) -> ConfigRules:
 def test_a_value_made_of_the_config_is_checked() -> None:
     made = predicate({"n": "{{ config.version }}"}, SCHEMA)
     made.validate({"version": 3})
-    with pytest.raises(ConfigError, match=r"PredicateValidator.value: n: found a string that does not fit"):
+    with pytest.raises(ConfigError, match=r"PredicateValidator.value: n: found a string that is not valid"):
         made.validate({"version": "s3cret"})
 
 
 def test_a_schema_that_is_none_is_a_manifest_error() -> None:
-    with pytest.raises(ManifestError, match="is no JSON Schema"):
+    with pytest.raises(ManifestError, match="is not a valid JSON Schema"):
         dpath(["a"], {"type": "weird"})
     with pytest.raises(ManifestError, match="which is an object"):
         dpath(["a"], "not json")

@@ -82,7 +82,7 @@ def test_a_list_that_is_cut_short_is_read_by_its_retriever() -> None:
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"truncated_list_retriever": RETRIEVER}, "set truncation_indicator_path"),
+        ({"truncated_list_retriever": RETRIEVER}, "needs `truncation_indicator_path`"),
         ({"truncation_indicator_path": ["*", "more"]}, "expected names without"),
         (
             {

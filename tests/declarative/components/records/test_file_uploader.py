@@ -139,7 +139,7 @@ def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> 
     (staging / "documents").mkdir(parents=True)
     (staging / "documents" / "etc").symlink_to(tmp_path)
 
-    with pytest.raises(FatalError, match="would lie outside"):
+    with pytest.raises(FatalError, match="would be outside"):
         files(documents({"link": "/file/1"}), staging, filename_extractor="etc/x")
 
     assert not (tmp_path / "x").exists()

@@ -196,7 +196,7 @@ def test_a_type_nobody_knows_is_refused_with_what_to_do(told: Any) -> None:
 
 
 def test_a_field_without_a_name_is_refused() -> None:
-    with pytest.raises(ManifestError, match=r"items: SchemaTypeIdentifier.key_pointer: leads nowhere in an object"):
+    with pytest.raises(ManifestError, match=r"SchemaTypeIdentifier.key_pointer: found nothing there in an object"):
         properties({"fields": [{"type": "string"}]})
 
 

@@ -104,7 +104,7 @@ def test_parameters_of_a_field_are_its_own() -> None:
 
 
 def test_a_field_that_has_no_place_is_an_error_that_says_why() -> None:
-    with pytest.raises(FatalError, match=r"users: AddFields.fields: found a string where 'b' should go"):
+    with pytest.raises(FatalError, match=r"users: AddFields.fields: found a string where 'b' belongs"):
         changed(adding((["a", "b"], "x")), {"a": "text"})
 
 

@@ -115,7 +115,7 @@ def test_what_allows_nothing_is_said_with_its_place(policy: dict[str, Any], word
 
 
 def test_a_pattern_must_be_a_regular_expression_and_rates_some() -> None:
-    with pytest.raises(ValidationError, match="no regular expression"):
+    with pytest.raises(ValidationError, match="not a valid regular expression"):
         built({"type": "UnlimitedCallRatePolicy", "matchers": [{"url_path_pattern": "("}]}, Time())
     with pytest.raises(ValidationError):
         built({"type": "MovingWindowCallRatePolicy", "rates": [], "matchers": []}, Time())

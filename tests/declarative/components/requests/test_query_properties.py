@@ -135,7 +135,9 @@ def test_a_key_that_no_record_has_is_an_error_that_names_their_fields() -> None:
 
     made = run(api, requester={**SHOWN, "query_properties": asked(property_chunking=chunks)})
 
-    assert "found no record with its key, but the fields a, b, id, of; expected the key" in str(made.error)
+    assert "found no record with its key; the first record has the fields a, b, id, of; expected the key" in str(
+        made.error
+    )
     assert made.records == []
 
 
@@ -211,7 +213,7 @@ def test_properties_are_told_in_one_place() -> None:
     made = run(MockApi(), requester={"query_properties": asked(), "request_parameters": {"fields": asked()}})
 
     assert isinstance(made.error, ManifestError)
-    assert "told in 2 places" in made.error.message
+    assert "given in 2 places" in made.error.message
 
 
 @pytest.mark.parametrize("fields", [{"query_properties": asked()}, {"request_parameters": {"fields": asked()}}])
@@ -230,4 +232,4 @@ def test_properties_of_a_request_that_nobody_fills_are_an_error(fields: dict[str
 
     made = run(MockApi(), stream={"retriever": jobs})
 
-    assert "query_properties are for the requester of a SimpleRetriever alone" in str(made.error)
+    assert "query_properties are supported only in the requester of a SimpleRetriever" in str(made.error)

@@ -191,7 +191,7 @@ def test_nothing_can_be_added_to_a_text() -> None:
     )
 
     assert isinstance(made.error, ManifestError)
-    assert "the body is a text" in made.error.message
+    assert "the body is a string" in made.error.message
 
 
 def test_a_body_is_not_json_and_a_form_at_once() -> None:

@@ -305,7 +305,7 @@ def test_an_answer_without_the_field_of_the_targets_is_no_silent_end() -> None:
 
     assert (run.error, run.records) == (None, [])
     (warning,) = run.warnings
-    assert "named nothing to download, so no records were read: there is no 'flies' in the body" in warning
+    assert "named no download targets, so no records were read: there is no 'flies' in the body" in warning
     assert "(is it 'files'?); check `reports: AsyncRetriever.download_target_extractor`" in warning
 
 
@@ -332,7 +332,7 @@ def test_a_target_that_is_named_twice_is_downloaded_once(*, cut: bool) -> None:
     runs.append(reports.read(document, *runs))
 
     assert [r["id"] for run in runs for r in run.records] == ["a", "b"]
-    assert "named 4 targets to download, 2 of them again; each is downloaded once" in runs[0].warnings[0]
+    assert "named 4 download targets, of which 2 are duplicates; each is downloaded once" in runs[0].warnings[0]
 
 
 def test_a_download_without_the_field_of_its_records_is_no_silent_end() -> None:
@@ -343,7 +343,7 @@ def test_a_download_without_the_field_of_its_records_is_no_silent_end() -> None:
     run = reports.read(manifest(download_extractor=extractor))
 
     assert run.records == []
-    assert "brought no records: there is no 'date' in the body, whose fields are 'data'" in run.warnings[0]
+    assert "returned no records: there is no 'date' in the body, whose fields are 'data'" in run.warnings[0]
 
 
 def test_a_download_may_be_a_packed_csv_file_that_is_read_while_it_arrives() -> None:
@@ -401,7 +401,7 @@ def test_a_word_with_two_meanings_is_refused() -> None:
     run = Reports().read(manifest(status_mapping=words))
 
     assert isinstance(run.error, ManifestError)
-    assert "'x' is running already" in str(run.error)
+    assert "'x' is already listed in running" in str(run.error)
 
 
 def test_a_job_waits_until_another_stream_has_ended_its_own() -> None:

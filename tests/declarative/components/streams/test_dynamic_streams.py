@@ -219,7 +219,7 @@ def test_a_template_may_be_several_streams_on_a_condition() -> None:
 
 
 def test_two_streams_with_one_name_are_refused() -> None:
-    with pytest.raises(ManifestError, match="two streams are called 'a'"):
+    with pytest.raises(ManifestError, match="two streams have the name 'a'"):
         names(from_manifest(parameters=[{"name": "a"}, {"name": "a"}]))
 
 

@@ -84,7 +84,7 @@ def test_step_and_granularity_belong_together() -> None:
 
 
 def test_what_is_no_date_is_told() -> None:
-    assert "start_datetime: found 'soon', expected a moment written as '%Y-%m-%d'" in fails(start_datetime="soon")
+    assert "start_datetime: found 'soon', expected a timestamp in the format '%Y-%m-%d'" in fails(start_datetime="soon")
     assert "step: found 'P', expected a duration" in fails(step="P", cursor_granularity="P1D")
 
 

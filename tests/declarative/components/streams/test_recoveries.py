@@ -49,7 +49,7 @@ def test_a_slice_with_too_many_records_goes_on_from_the_greatest_of_them() -> No
 
     assert set(ids(made)) == set(range(9))
     assert [since for since, _ in windows(api)] == ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]
-    assert any("some come again" in line for line in made.logs)
+    assert any("will be emitted twice" in line for line in made.logs)
     assert made.states[-1] == {"on": "2024-01-05"}
 
 
@@ -147,7 +147,7 @@ def test_an_api_may_ask_for_the_first_page_where_the_manifest_says_nothing_of_it
 
     assert ids(once) == [0, 1, 2, 3, *range(9)]
     assert isinstance(for_ever.error, FatalError)
-    assert "began anew once" in for_ever.error.message
+    assert "already read again from the start" in for_ever.error.message
 
 
 def test_pages_do_not_begin_anew_for_ever() -> None:
@@ -277,7 +277,7 @@ def test_pages_do_not_shrink_for_ever(told: dict[str, Any], sizes: list[str]) ->
 @pytest.mark.parametrize(
     ("parts", "why"),
     [
-        ({"paginator": paginator({"type": "PageIncrement", "page_size": 8}, size=True)}, "pages with numbers"),
+        ({"paginator": paginator({"type": "PageIncrement", "page_size": 8}, size=True)}, "numbered pages"),
         ({"paginator": paginator({"type": "OffsetIncrement", "page_size": 8})}, "no page_size_option"),
         ({}, "no page size to reduce"),
         ({"paginator": paginator({"type": "OffsetIncrement", "page_size": 1}, size=True)}, "less than the page size"),
