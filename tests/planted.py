@@ -103,7 +103,12 @@ BUGS = [
         "tests/rest/test_http_stream.py",
     ),
     Bug("a connector without a name is called as its file", "sources/discovery", "source.name or name", "source.name"),
-    Bug("a slip in a variable is sent nowhere", "sources/variables", "_slips(value, where, foreign)", "list[str]()"),
+    Bug(
+        "a malformed variable is sent nowhere",
+        "sources/variables",
+        "_malformed_variables(value, where, foreign)",
+        "list[str]()",
+    ),
     Bug("what may be a default is not shown", "sources/variables", "_NAME_IN_CAPITALS.fullmatch(name)", "name"),
     Bug(
         "a config has the variables of its own folder",
@@ -329,7 +334,7 @@ BUGS = [
         "threads lose no slice",
         "engine/thread_pool",
         "self._work.put(reading)",
-        "self._busy == 2 or self._work.put(reading)",
+        "self._outstanding == 2 or self._work.put(reading)",
     ),
     Bug(
         "a quarter of the pages is requested behind the last one, no more",
@@ -678,7 +683,12 @@ BUGS = [
     ),
     Bug("threads swallow no error", "engine/thread_pool", "raise item.error", "pass"),
     Bug("a slow consumer holds readers back", "engine/thread_pool", "_Bounded(concurrency.ceiling)", "_Bounded(999)"),
-    Bug("work is taken only when it can be read", "engine/thread_pool", "self._busy < most and", "self._busy < 99 and"),
+    Bug(
+        "work is taken only when it can be read",
+        "engine/thread_pool",
+        "self._outstanding < most and",
+        "self._outstanding < 99 and",
+    ),
     Bug(
         "a piece goes on in its own context",
         "engine/thread_pool",
@@ -688,10 +698,10 @@ BUGS = [
     Bug(
         "a piece that waits goes to a worker",
         "engine/thread_pool",
-        "_LONG_LOOK and idle.share() < _ALONE",
-        "_LONG_LOOK and idle.share() < 0",
+        "_LONG_CHECK_SECONDS and cpu.share() < _INLINE_CPU_SHARE",
+        "_LONG_CHECK_SECONDS and cpu.share() < 0",
     ),
-    Bug("a busy piece is read by the caller", "engine/thread_pool", "self._back.set()", "pass"),
+    Bug("a busy piece is read by the caller", "engine/thread_pool", "self._return_to_caller.set()", "pass"),
     Bug("what is laid aside is gone on with", "engine/thread_pool", "self._paused.append(item)", "item.close()"),
     Bug(
         "what is laid aside is closed with the read",
@@ -1575,20 +1585,20 @@ BUGS = [
     Bug(
         "an outage beside an empty list is no end",
         "rest/http_stream",
-        "says_outage(body, where) if value == [] else",
+        "reports_outage(body, where) if value == [] else",
         "False if value == [] else",
     ),
     Bug(
         "a manifest's outage beside an empty list is no end",
         "rest/errors/failed_body",
-        "if any(says_outage(each, where) for each in bodies for where in places):",
+        "if any(reports_outage(each, where) for each in bodies for where in places):",
         "if False:",
         "tests/declarative/reading/test_manifest_stream.py",
     ),
     Bug(
         "an error in the place of an element is no end of a body read as it arrives",
         "rest/records/extractor",
-        "refuse_outage(response, item, self.where)",
+        "raise_on_outage(response, item, self.where)",
         "pass",
         "tests/declarative/reading/test_error_pages.py",
     ),
@@ -1602,7 +1612,7 @@ BUGS = [
     Bug(
         "an error is no record",
         "declarative/reading/page_check",
-        "failed = says_failed(lone) if self.key_paths else not first and has_outage(lone)",
+        "failed = reports_failure(lone) if self.key_paths else not first and has_outage(lone)",
         "failed = False",
         "tests/declarative/reading/test_error_pages.py",
     ),
@@ -1679,7 +1689,12 @@ BUGS = [
         "if remaining > 0 else None",
         "if True else None",
     ),
-    Bug("a job's own error is no outage", "rest/errors/failed_body", "if not _OWN.isdisjoint(fields):", "if False:"),
+    Bug(
+        "a job's own error is no outage",
+        "rest/errors/failed_body",
+        "if not _ENTITY_FIELDS.isdisjoint(fields):",
+        "if False:",
+    ),
     Bug(
         "a state remembers a circle",
         "state/position_json",
@@ -1997,7 +2012,7 @@ BUGS = [
     Bug(
         "secrets of a session are put back into tokens",
         "rest/client",
-        "put_back(request).outgoing(",
+        "restore_secrets(request).outgoing(",
         "request.outgoing(",
         "tests/rest/pagination/test_page_url.py",
     ),
@@ -2557,7 +2572,7 @@ BUGS = [
         "a default spoils no config that fits", "sources/config", 'value != "" and _fits(value, schema)', 'value != ""'
     ),
     Bug("no default chooses another way in", "sources/config", "(required or value.keys()", "(True or value.keys()"),
-    Bug("defaults of other branches stay out", "sources/config", "or len(meant) == 1:", "or meant:"),
+    Bug("defaults of other branches stay out", "sources/config", "or len(selected) == 1:", "or selected:"),
     Bug(
         "migrations see what an old config lacks",
         "sources/config",
@@ -4153,7 +4168,7 @@ BUGS = [
     Bug(
         "a server that is not trusted runs no command for a value",
         "cli/workspace",
-        "if looks_up(value) and not self.trusted:",
+        "if has_lookups(value) and not self.trusted:",
         "if False:",
     ),
     Bug(
@@ -4177,8 +4192,8 @@ BUGS = [
     Bug(
         "an address with a password or parameters is a secret wherever it is put",
         "sources/variables",
-        "(belongs and _PLAIN.fullmatch(text))",
-        "belongs",
+        "(in_plain_place and _PLAIN.fullmatch(text))",
+        "in_plain_place",
     ),
     Bug(
         "drafted pipelines merge where there is a key",
@@ -4208,8 +4223,8 @@ BUGS = [
     Bug(
         "a crash report cuts no secret in half",
         "sources/crashes",
-        "self._cut(repr(self.text(value)))",
-        "self._cut(repr(value))",
+        "self._truncated(repr(self.text(value)))",
+        "self._truncated(repr(value))",
     ),
     Bug(
         "a crash report hides what is called secret",

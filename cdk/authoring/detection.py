@@ -19,7 +19,7 @@ from cdk.protocol import error_text
 from cdk.rest import Response
 from cdk.rest.http.json_path import path
 from cdk.rest.http.messages import query_of
-from cdk.rest.pagination.page_signs import full_page, unfollowed_next, unread_total
+from cdk.rest.pagination.page_signs import full_page_doubt, unread_total, unused_next_page
 from cdk.rest.tracing import Exchange
 from cdk.state.stream_state import StreamState
 from cdk.streams.stream import Stream
@@ -127,7 +127,7 @@ def detect_pages(
     outcome = first.answer.outcome
     assert isinstance(outcome, Response)  # since `_body` could read it
     count = len(records)
-    doubt = unfollowed_next(outcome) or unread_total(outcome, count) or full_page(outcome, count)
+    doubt = unused_next_page(outcome) or unread_total(outcome, count) or full_page_doubt(outcome, count)
     return Detection(where, records, further, tried, trials.exchanges, doubt)
 
 

@@ -7,7 +7,7 @@ from cdk.base.logs import warnings_in
 from cdk.base.run import one_run
 from cdk.base.values import JsonValue, Record
 from cdk.rest import Request, Response
-from cdk.rest.pagination.last_page import looking_behind
+from cdk.rest.pagination.last_page import checking_pages_after_end
 from cdk.rest.tracing import Exchange, PageNote, Trace, tracing
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
@@ -53,7 +53,7 @@ def preview_pages(stream: Stream, state: StreamState) -> Generator[PreviewPage]:
     end.
     """
     warnings: list[str] = []
-    with one_run(), tracing() as trace, looking_behind(), warnings_in(warnings, logged=False):
+    with one_run(), tracing() as trace, checking_pages_after_end(), warnings_in(warnings, logged=False):
         where, planning, empty = str(Slice()), Trace(), True
         try:
             reader = stream.checkpoint_reader(state)

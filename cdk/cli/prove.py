@@ -17,7 +17,7 @@ from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import FindSource, config_option, file_option, number_option, with_egress, with_source
 from cdk.cli.simulation import is_simulated, with_simulation
 from cdk.rest.http.own_connections import noticing
-from cdk.rest.pagination.last_page import looking_behind
+from cdk.rest.pagination.last_page import checking_pages_after_end
 from cdk.sources.config import prepared_config
 from cdk.streams.source import named_stream
 from cdk.testing.cassettes import Cassette, record
@@ -105,7 +105,7 @@ def subject_of(
         for name in names:
             named_stream(streams, name)
         return Subject(find, settings, played, names)
-    with looking_behind(), noticing() as beside:
+    with checking_pages_after_end(), noticing() as beside:
         recording = record(source, settings, streams=names)
     notes = []
     if beside or not recording.interactions:

@@ -24,7 +24,7 @@ from cdk.cli.authoring.file_checks import kind_of
 from cdk.cli.pipeline_from_file import file_pipeline
 from cdk.cli.state.options import PipelineFile
 from cdk.sources.discovery import find_source
-from cdk.sources.variables import environment, looks_up, named_values, secrets_beside, with_variables
+from cdk.sources.variables import env_file_secrets, environment, has_lookups, named_values, with_variables
 from cdk.streams.source import Source
 from cdk.sync.settings.pipeline_file import PLAIN_KEYS
 
@@ -58,14 +58,14 @@ class Workspace:
         """named: the values of the variables that the files which refer to this one use."""
         path = self.path(text)
         value = _value(path)
-        if looks_up(value) and not self.trusted:
+        if has_lookups(value) and not self.trusted:
             how = "start the server with --allow-custom-code, or take them from variables of the environment"
             raise ConfigError(f"takes values from files or commands, which this server does not: {how}", path=text)
         kind = kind_of(value)
         with suppress(ConfigError):
             variables = environment(path.parent)
             named = {*named, *named_values(value, variables)}
-            secrets.add(*secrets_beside(path.parent, named=named))
+            secrets.add(*env_file_secrets(path.parent, named=named))
             plain = PLAIN_KEYS if kind == "pipeline" else ()
             value = with_variables(value, variables, lambda _: "", secrets, plain=plain)
         match kind:

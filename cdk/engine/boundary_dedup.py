@@ -27,14 +27,14 @@ def read_without_boundary_duplicates(stream: Stream, slice: Slice) -> Iterator[R
     if stream.cursor is None:
         yield from pages
         return
-    memory = _Memory(stream.cursor, slice)
+    seen_records = _SeenRecords(stream.cursor, slice)
     for page in pages:
         if page.restarted:
-            memory = _Memory(stream.cursor, replace(slice, met=None))
-        yield memory.look(page)
+            seen_records = _SeenRecords(stream.cursor, replace(slice, met=None))
+        yield seen_records.drop_known(page)
 
 
-class _Memory:
+class _SeenRecords:
     """The records remembered while a slice is read: those of earlier slices, which are dropped, and its own."""
 
     def __init__(self, cursor: Cursor, slice: Slice) -> None:
@@ -46,7 +46,7 @@ class _Memory:
         self._counts = {digest: met.count(digest) for digest in met.keys}
         self._beyond: object = met.beyond
 
-    def look(self, page: ReadPage) -> ReadPage:
+    def drop_known(self, page: ReadPage) -> ReadPage:
         """Return the page without known records, with the edge that covers the slice up to here."""
         self._advance(page.edge)
         records = page.records
@@ -84,21 +84,21 @@ class _Memory:
     def _new_records(self, records: Sequence[Record]) -> Sequence[int]:
         """Return the indices of the new records. Computes digests only of records that the source may repeat."""
         values = field_values(records, self._cursor.field)
-        undated = frozenset(self._cursor.unreadable(values))
+        without_cursor = frozenset(self._cursor.unreadable(values))
         # If all records so far were beyond the window, the cursor stays where it was.
         reached = self._known.value if self._greatest is None else self._greatest
-        near: dict[object, bool] = {}
+        may_repeat: dict[object, bool] = {}
         indices, only_owed = [], self._slice.owed is not None
         for i, value in enumerate(values):
-            if i in undated:
+            if i in without_cursor:
                 new = self._is_new(_digest(records[i]), None)
             elif only_owed:
                 new = False
             else:
-                if (again := near.get(value)) is None:
-                    again = value in self._values or reached is None or self._cursor.repeats(value, reached)
-                    near[value] = again
-                new = self._is_new(_digest(records[i]), value) if again else True
+                if (repeated := may_repeat.get(value)) is None:
+                    repeated = value in self._values or reached is None or self._cursor.repeats(value, reached)
+                    may_repeat[value] = repeated
+                new = self._is_new(_digest(records[i]), value) if repeated else True
             if new:
                 indices.append(i)
         return indices

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
 from cdk.base.process.concurrency import BEGINNING, Concurrency, Learned
-from cdk.engine.thread_pool import AdaptiveThreadPool, Idle
+from cdk.engine.thread_pool import AdaptiveThreadPool, CpuUsage
 from cdk.streams.read_slice import ReadPage
 
 W = TypeVar("W")
@@ -68,6 +68,6 @@ class Threads:
         if most is not None and most < self.ceiling:
             yield from Threads(most, self.learned)(work, read)
             return
-        self._concurrency = Concurrency(self.ceiling, self.learned, Idle().share)
+        self._concurrency = Concurrency(self.ceiling, self.learned, CpuUsage().share)
         with AdaptiveThreadPool(self._concurrency, read) as pool:
             yield from pool.pages(work)

@@ -18,7 +18,7 @@ def first_records(stream: Stream) -> Sequence[Record]:
     return [record for page in _first_pages(stream) for record in page][:RECORDS]
 
 
-def shown_schema(stream: Stream, records: Sequence[Record] | None = None) -> JsonSchema:
+def schema_with_inferred_fields(stream: Stream, records: Sequence[Record] | None = None) -> JsonSchema:
     """Return the stream's schema, extended by the undeclared fields of its first records.
 
     The types are those of the columns that a sync creates for these fields.

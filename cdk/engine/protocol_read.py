@@ -108,7 +108,7 @@ def run_read(
     """
     with one_run():
         interruption = current_run().own(Interruption)
-        out = _Out(write, clock, leaks or SecretCheck(), watch or Watch(), interruption, longest_without_state, limit)
+        out = _Output(write, clock, leaks or SecretCheck(), watch or Watch(), interruption, longest_without_state, limit)
         _read_all(streams, catalog, manager, out, execute=execute, mask=mask)
 
 
@@ -116,7 +116,7 @@ def _read_all(
     streams: Iterable[Stream],
     catalog: ConfiguredAirbyteCatalog,
     manager: ConnectorStateManager,
-    out: "_Out",
+    out: "_Output",
     *,
     execute: Executor,
     mask: Mask,
@@ -150,7 +150,7 @@ def _read_all(
         raise interrupted
 
 
-class _Out(NamedTuple):
+class _Output(NamedTuple):
     """The output of a read, with everything that inspects or limits it."""
 
     write: Write
@@ -166,11 +166,11 @@ class _StreamRun:
     """Writes one stream, and counts the records since its last state."""
 
     def __init__(
-        self, stream: Stream, descriptor: StreamDescriptor, manager: ConnectorStateManager, out: "_Out"
+        self, stream: Stream, descriptor: StreamDescriptor, manager: ConnectorStateManager, out: "_Output"
     ) -> None:
         self._stream, self._descriptor, self._manager = stream, descriptor, manager
         self._write, self._clock, self._watch, self._leaks = out.write, out.clock, out.watch, out.leaks
-        self._pace = CheckpointThrottle(out.clock, longest=out.longest_without_state)
+        self._throttle = CheckpointThrottle(out.clock, longest=out.longest_without_state)
         self._interruption = out.interruption
         self._running = False
         self._count = 0
@@ -208,7 +208,7 @@ class _StreamRun:
     def _due(self) -> bool:
         # Building a state takes time proportional to its partitions. Doing so after each of them, only to drop the
         # state, would be wasteful.
-        return bool(self._interruption.why) or (has_checkpoints(self._stream) and self._pace.due())
+        return bool(self._interruption.why) or (has_checkpoints(self._stream) and self._throttle.due())
 
     def _records(self, page: Sequence[Record]) -> None:
         if not page:
@@ -222,7 +222,7 @@ class _StreamRun:
         lines = record_lines(name, namespace, page, milliseconds(self._clock()))
         self._write(lines)
         self._count += len(page)
-        self._pace.wrote_records(len(lines))
+        self._throttle.wrote_records(len(lines))
         self._watch.records(self._descriptor, len(page), len(lines))
 
     def _save(self, state: AirbyteStateMessage | None) -> None:
@@ -233,7 +233,7 @@ class _StreamRun:
         self._leaks.refuse(line, f"state of {self._descriptor}")
         self._write(line)
         self._count = 0
-        self._pace.wrote_state(len(line))
+        self._throttle.wrote_state(len(line))
         if state.stream is not None:
             self._watch.state(self._descriptor, state.stream.stream_state)
 

@@ -41,13 +41,13 @@ def read(
     """
     reader = _reader(stream, state, refreshes=refreshes)
     failures: list[FatalError] = []
-    warnings, again = PageWarnings(resumed=bool(state.positions)), FirstWarning()
+    warnings, restart_warning = PageWarnings(resumed=bool(state.positions)), FirstWarning()
     pages = partial(_pages, StreamCopies(stream), failures)
     try:
         # A reader without a next slice may plan further ones once the slices being read have ended.
         while (first := reader.next()) is not None:
             for slice, page in execute(chain([first], iter(reader.next, None)), pages, most=stream.max_concurrency):
-                again(reader.mismatch and f"{stream.name}: {reader.mismatch}; it is read from its start")
+                restart_warning(reader.mismatch and f"{stream.name}: {reader.mismatch}; it is read from its start")
                 warnings.add(page)
                 if page.records:
                     yield page.records

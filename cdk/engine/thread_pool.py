@@ -24,10 +24,10 @@ from cdk.streams.read_slice import ReadPage
 T = TypeVar("T")
 W = TypeVar("W")
 
-_LOOK, _LONG_LOOK = 0.02, 0.1
+_CHECK_SECONDS, _LONG_CHECK_SECONDS = 0.02, 0.1
 """Seconds of reading after which the share of waiting is checked: between pieces, and within one piece."""
 
-_ALONE = 0.6
+_INLINE_CPU_SHARE = 0.6
 """The share of CPU time from which the caller should read itself: a worker would wait too little to be worth it."""
 
 
@@ -42,21 +42,21 @@ class AdaptiveThreadPool(Generic[W]):
         self._concurrency, self._read = concurrency, read
         self._work: queue.SimpleQueue[_Reading[W] | Callable[[], None] | None] = queue.SimpleQueue()
         self._pages: _Bounded[_TimedPage[W] | _Reading[W] | _End] = _Bounded(concurrency.ceiling)
-        self._stop, self._back = threading.Event(), threading.Event()
+        self._stop, self._return_to_caller = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
         # Pieces handed out that have not come back; those that workers read, or whose page waits for room in the queue.
-        self._busy, self._reading, self._counting = 0, 0, threading.Lock()
+        self._outstanding, self._readers, self._lock = 0, 0, threading.Lock()
         self._ahead = 0
         """The number of requests sent ahead, without those that pages being read have claimed."""
         self._paused: deque[_Reading[W]] = deque()
-        self._more = self._alone = True
-        self._serial = concurrency.ceiling == 1
+        self._has_more_work = self._may_read_inline = True
+        self._single_threaded = concurrency.ceiling == 1
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._counting:
+        with self._lock:
             self._stop.set()
         for _thread in self._threads:
             self._work.put(None)
@@ -73,22 +73,23 @@ class AdaptiveThreadPool(Generic[W]):
 
     def pages(self, work: Iterator[W]) -> Iterator[tuple[W, ReadPage]]:
         """Hand out work to threads as they become free, and yield the pages that they read."""
-        idle = Idle()
+        cpu = CpuUsage()
         while True:
-            if self._busy == 0 and self._concurrency.level == 1:
+            if self._outstanding == 0 and self._concurrency.level == 1:
                 yield from self._read_inline(work)
             self._hand_out(work)
-            if self._busy == 0:
+            if self._outstanding == 0:
                 return
             item = self._pages.get(timeout=None)
             if isinstance(item, _TimedPage):
                 yield item.piece, item.page
                 if item.seconds is not None:
-                    self._concurrency.completed(item.seconds, self._busy + self._ahead)
-                if self._concurrency.level == 1 and self._alone and idle.since() > _LOOK and idle.share() > _ALONE:
-                    self._back.set()
+                    self._concurrency.completed(item.seconds, self._outstanding + self._ahead)
+                inline = self._concurrency.level == 1 and self._may_read_inline
+                if inline and cpu.seconds() > _CHECK_SECONDS and cpu.share() > _INLINE_CPU_SHARE:
+                    self._return_to_caller.set()
                 continue
-            self._busy -= 1
+            self._outstanding -= 1
             if isinstance(item, _Reading):
                 self._paused.append(item)
             elif item.error is not None:
@@ -98,9 +99,9 @@ class AdaptiveThreadPool(Generic[W]):
         """Return the next piece to read, None if there is none. Pieces that were paused come first."""
         if self._paused:
             return self._paused.popleft()
-        for piece in work if self._more else ():
+        for piece in work if self._has_more_work else ():
             return _Reading(piece, self._read, self._stop, self._concurrency, ReadAhead(self))
-        self._more = False
+        self._has_more_work = False
         return None
 
     def _hand_out(self, work: Iterator[W]) -> None:
@@ -111,15 +112,15 @@ class AdaptiveThreadPool(Generic[W]):
         """
         level = self._concurrency.level
         most = level + (level == len(self._threads) > 1)
-        while self._busy < most and (self._busy < len(self._threads) or self._pages.empty()):
+        while self._outstanding < most and (self._outstanding < len(self._threads) or self._pages.empty()):
             reading = self._next(work)
             if reading is None:
                 return
-            self._give(reading)
+            self._hand_over(reading)
 
     def _read_inline(self, work: Iterator[W]) -> Iterator[tuple[W, ReadPage]]:
         """Read on the caller's thread until the process turns out to wait; then hand over to a worker."""
-        idle = Idle()
+        cpu = CpuUsage()
         while (reading := self._next(work)) is not None:
             reading.begin()
             try:
@@ -128,24 +129,25 @@ class AdaptiveThreadPool(Generic[W]):
                     if timed.seconds is not None:
                         self._concurrency.completed(timed.seconds, 1)
                         # The check between pieces runs more often, so this one is about a single long piece.
-                        waits = idle.since() > _LONG_LOOK and idle.share() < _ALONE
-                        if not self._serial and (waits or self._concurrency.level > 1):
+                        waits = cpu.seconds() > _LONG_CHECK_SECONDS and cpu.share() < _INLINE_CPU_SHARE
+                        if not self._single_threaded and (waits or self._concurrency.level > 1):
                             # Once handed over because it waits, the piece must not come back: it would go to and fro.
-                            self._alone = self._alone and not waits
-                            self._give(reading)
+                            self._may_read_inline = self._may_read_inline and not waits
+                            self._hand_over(reading)
                             return
                     reading.begin()
             except BaseException:
                 reading.close()
                 raise
-            if not self._serial and (self._concurrency.level > 1 or (idle.since() > _LOOK and idle.share() < BUSY)):
+            waits = cpu.seconds() > _CHECK_SECONDS and cpu.share() < BUSY
+            if not self._single_threaded and (waits or self._concurrency.level > 1):
                 return
 
-    def _give(self, reading: "_Reading[W]") -> None:
-        self._back.clear()
-        with self._counting:
-            self._busy += 1
-            self._add_thread(min(self._busy + self._ahead, self._concurrency.level))
+    def _hand_over(self, reading: "_Reading[W]") -> None:
+        self._return_to_caller.clear()
+        with self._lock:
+            self._outstanding += 1
+            self._add_thread(min(self._outstanding + self._ahead, self._concurrency.level))
         self._work.put(reading)
 
     def _add_thread(self, most: int) -> None:
@@ -157,24 +159,24 @@ class AdaptiveThreadPool(Generic[W]):
 
     def has_idle(self) -> bool:
         """Whether a thread could send a request ahead. May be called from any thread."""
-        needed = self._more or bool(self._paused) or self._stop.is_set()
-        return not needed and self._busy + self._ahead < self._concurrency.level > 1
+        needed = self._has_more_work or bool(self._paused) or self._stop.is_set()
+        return not needed and self._outstanding + self._ahead < self._concurrency.level > 1
 
     def submit(self, call: Callable[[], None], /) -> bool:
         """Run a call on an idle thread; returns False if there is none. Called by the thread that reads a piece."""
-        with self._counting:
+        with self._lock:
             if not self.has_idle():
                 return False
             self._ahead += 1
             # A thread that reads a piece may be blocked until another thread has fetched the response: allow for both.
-            self._add_thread(2 * self._busy + self._ahead)
+            self._add_thread(2 * self._outstanding + self._ahead)
             # While the lock is held, so that the call is queued before the end of the work.
             self._work.put(call)
         return True
 
     def release(self) -> None:
         """Stop counting a request sent ahead: a page being read has claimed it, or it failed. For any thread."""
-        with self._counting:
+        with self._lock:
             self._ahead -= 1
 
     def _loop(self) -> None:
@@ -182,23 +184,25 @@ class AdaptiveThreadPool(Generic[W]):
             if not isinstance(reading, _Reading):
                 reading()
                 continue
-            with self._counting:
-                self._reading += 1
-            item = self._read_on(reading)
-            with self._counting:
-                self._reading -= isinstance(item, _End)
+            with self._lock:
+                self._readers += 1
+            item = self._read_pages(reading)
+            with self._lock:
+                self._readers -= isinstance(item, _End)
             self._pages.put(item)
 
-    def _read_on(self, reading: "_Reading[W]") -> "_Reading[W] | _End":
+    def _read_pages(self, reading: "_Reading[W]") -> "_Reading[W] | _End":
         """Put the pages of a piece into the queue until it ends, the caller wants it back, or it is surplus."""
         reading.begin()
         try:
             while not self._stop.is_set() and (timed := reading.next()) is not None:
                 self._pages.put(timed)
-                if self._back.is_set() or self._reading > self._concurrency.level:
-                    with self._counting:
-                        if not timed.page.runs_job and (self._back.is_set() or self._is_surplus(timed.page)):
-                            self._reading -= 1
+                if self._return_to_caller.is_set() or self._readers > self._concurrency.level:
+                    with self._lock:
+                        if not timed.page.runs_job and (
+                            self._return_to_caller.is_set() or self._is_surplus(timed.page)
+                        ):
+                            self._readers -= 1
                             return reading
             reading.close()
         except BaseException as failure:  # noqa: BLE001 - raised again on the caller's thread
@@ -207,7 +211,7 @@ class AdaptiveThreadPool(Generic[W]):
 
     def _is_surplus(self, page: ReadPage) -> bool:
         """Whether too many pieces are being read, and this one can pause here: its page ends at a checkpoint."""
-        return self._reading > self._concurrency.level and isinstance(page.position, Checkpoint)
+        return self._readers > self._concurrency.level and isinstance(page.position, Checkpoint)
 
 
 class _TimedPage(NamedTuple, Generic[W]):
@@ -233,7 +237,7 @@ class _Reading(Generic[W]):
         """stop: ends the reading even in the middle of a wait. concurrency: receives complaints, see `complain_to`."""
         self._piece, self._read, self._first, self._began, self._ahead = piece, read, True, 0.0, ahead
         self._context = copy_context()
-        self._context.run(_prepare, stop, concurrency, ahead)
+        self._context.run(_enter_context, stop, concurrency, ahead)
         self._pages = self._all()
 
     def next(self) -> _TimedPage[W] | None:
@@ -266,7 +270,7 @@ class _Reading(Generic[W]):
         yield from self._read(self._piece)
 
 
-def _prepare(stop: threading.Event, concurrency: Concurrency, ahead: ReadAhead[object]) -> None:
+def _enter_context(stop: threading.Event, concurrency: Concurrency, ahead: ReadAhead[object]) -> None:
     interruptible(stop)
     complain_to(concurrency)
     reading_ahead(ahead)
@@ -306,20 +310,20 @@ class _End:
         self.error = error
 
 
-class Idle:
+class CpuUsage:
     """Measures the share of CPU time that the process used since the last measurement; the rest was waiting."""
 
     def __init__(self) -> None:
         self._wall, self._cpu, self._share = time.monotonic(), time.process_time(), 1.0
 
-    def since(self) -> float:
+    def seconds(self) -> float:
         """Return the seconds since the last measurement."""
         return time.monotonic() - self._wall
 
     def share(self) -> float:
         """Return the CPU share and start a new measurement; after too short a time, return the previous share again."""
         wall, cpu = time.monotonic(), time.process_time()
-        if wall - self._wall > _LOOK:
+        if wall - self._wall > _CHECK_SECONDS:
             self._share = (cpu - self._cpu) / (wall - self._wall)
             self._wall, self._cpu = wall, cpu
         return self._share

@@ -12,8 +12,8 @@ from cdk.base.records.raw_json_lines import json_lines
 from cdk.base.values import NotJson, Record, fragment, to_json
 from cdk.protocol.messages import AirbyteMessage
 
-_CUT_TEXT = b"\n" * 16
-_CUT = orjson.Fragment(_CUT_TEXT)
+_SEPARATOR_TEXT = b"\n" * 16
+_SEPARATOR = orjson.Fragment(_SEPARATOR_TEXT)
 
 
 def message_line(message: AirbyteMessage) -> bytes:
@@ -59,8 +59,8 @@ def record_lines(stream: str, namespace: str | None, records: Sequence[Record], 
     """
     if not records:
         return b""
-    space = b"" if namespace is None else b'"namespace":' + orjson.dumps(namespace) + b","
-    head = b'{"type":"RECORD","record":{' + space + b'"stream":' + orjson.dumps(stream) + b',"data":'
+    namespace_field = b"" if namespace is None else b'"namespace":' + orjson.dumps(namespace) + b","
+    head = b'{"type":"RECORD","record":{' + namespace_field + b'"stream":' + orjson.dumps(stream) + b',"data":'
     tail = b',"emitted_at":%d}}\n' % emitted_at_ms
     lines = json_lines(records)
     if lines is not None and (text := lines.lines) is not None and b"null" not in text:
@@ -69,7 +69,7 @@ def record_lines(stream: str, namespace: str | None, records: Sequence[Record], 
         # Searching each record for nulls takes as long as encoding it. Most pages either have a null in their first
         # record, or have none at all.
         page = b"null" if None in records[0].values() else _dumps_page(records)
-        texts = _cut(_dumps_page(_without_nulls(records)) if b"null" in page else page)
+        texts = _split_page(_dumps_page(_without_nulls(records)) if b"null" in page else page)
     except TypeError:
         texts = [_dumps(stream, record) for record in _without_nulls(records)]
     texts[0] = head + texts[0]
@@ -92,14 +92,14 @@ def _dumps_page(records: Sequence[Record]) -> bytes:
 
     Raises TypeError: when the encoder does not support a value.
     """
-    items: list[Record | orjson.Fragment] = [_CUT] * (2 * len(records) - 1)
+    items: list[Record | orjson.Fragment] = [_SEPARATOR] * (2 * len(records) - 1)
     items[::2] = records
     return orjson.dumps(items, fragment)
 
 
-def _cut(page: bytes) -> list[bytes]:
+def _split_page(page: bytes) -> list[bytes]:
     """Split the result of `_dumps_page` into the text of each record."""
-    texts = page.split(b"," + _CUT_TEXT + b",")
+    texts = page.split(b"," + _SEPARATOR_TEXT + b",")
     texts[0] = texts[0][1:]
     texts[-1] = texts[-1][:-1]
     return texts

@@ -18,7 +18,7 @@ from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.metrics import current_metrics
 from cdk.rest.http.transport import Transport
 from cdk.rest.limits.budget import Budget
-from cdk.rest.pagination.page_url import put_back
+from cdk.rest.pagination.page_url import restore_secrets
 from cdk.rest.tracing import TRACE
 
 T = TypeVar("T")
@@ -129,7 +129,7 @@ class HttpClient:
                     return response
 
     def _send(self, request: Request, *, authorized: bool = False) -> Response:
-        request = put_back(request).outgoing(authorized=authorized)
+        request = restore_secrets(request).outgoing(authorized=authorized)
         if self._budget is not None:
             self._budget.acquire(request)
         trace, send = TRACE.get(), self._transport.send

@@ -15,7 +15,14 @@ from cdk.rest.auth.tokens import IssuedToken
 from cdk.rest.cached_transport import CachedTransport
 from cdk.rest.client import HttpClient
 from cdk.rest.errors.error_handler import ErrorHandler, ignores
-from cdk.rest.errors.failed_body import NO_RECORDS, ErrorInstead, OtherFormat, is_error_record, says_failed, says_outage
+from cdk.rest.errors.failed_body import (
+    NO_RECORDS,
+    ErrorInstead,
+    OtherFormat,
+    is_error_record,
+    reports_failure,
+    reports_outage,
+)
 from cdk.rest.errors.http_error_handler import HttpErrorHandler
 from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.authenticator import Authenticator
@@ -135,7 +142,7 @@ class HttpStream(PagedStream):
     def _is_failure(self, body: JsonValue, value: JsonValue, where: Sequence[str]) -> bool:
         """Whether a body reports an error of the API. value: the value at the path of the records."""
         if value is None or value == []:
-            return says_outage(body, where) if value == [] else says_failed(body)
+            return reports_outage(body, where) if value == [] else reports_failure(body)
         if type(value) is not list:
             return is_error_record([value], self.key_paths)
         # An error in a list is a record. But a decoder that streams turns any body into a list.

@@ -22,9 +22,9 @@ from cdk.rest.errors.status_errors import BadRequest, error_text
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import CredentialScope, ForeignHost
 from cdk.rest.limits.task_budgets import SliceTerm, waiting
-from cdk.rest.pagination.last_page import DoubtsEnd, doubtful, look_behind, unread_rows
+from cdk.rest.pagination.last_page import DoubtsEnd, check_page_after_end, doubtful_page_warning, unread_rows_warning
 from cdk.rest.pagination.page_number import Counting
-from cdk.rest.pagination.page_signs import counts_positions, full_page, says_end, total_records, unread_total
+from cdk.rest.pagination.page_signs import full_page_doubt, has_position, says_end, total_records, unread_total
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.pagination.paginator import Paginator, SinglePage
 from cdk.rest.tracing import TRACE
@@ -32,7 +32,7 @@ from cdk.state.slice import Slice
 from cdk.streams.page import Item, Page, PageSource, Token
 from cdk.streams.paged import listed, read_pages
 
-_TOKEN_REFUSED = {400, 404, 410, 422}
+_TOKEN_REJECTED = {400, 404, 410, 422}
 """Statuses with which APIs reject an expired page token; other statuses say nothing about the token."""
 _NO_BODY = frozenset((204, 304))
 
@@ -80,7 +80,7 @@ class PageRetriever:
         """
         saved = token is not None and token == slice.start.token
         try:
-            request = self.paginator.apply(self._first(slice), token)
+            request = self.paginator.apply(self._first_request(slice), token)
             if saved or token is None or not isinstance(self.paginator, Counting):
                 response = self.client.send(request)
             else:
@@ -90,21 +90,21 @@ class PageRetriever:
             if saved:
                 raise stale_page_token(f"was rejected: {refused}") from refused
             raise
-        if saved and response.status in _TOKEN_REFUSED:
+        if saved and response.status in _TOKEN_REJECTED:
             why = f"{response.request} answered {response.status} {error_text(response)}".rstrip()
             raise stale_page_token(f"was rejected: {why}")
         if not response.ok or response.status in _NO_BODY:
             if (trace := TRACE.get()) is not None:
                 trace.note(self.path, 0, 0, None, f"a response with status {response.status} ends the slice")
             return Page((), None)
-        records, listed_there = self._records(response, slice)
-        following = self.paginator.next(response, listed_there, token)
-        doubt = self._doubt(slice, token, response, listed_there) if following is None and listed_there else None
+        records, all_records = self._records(response, slice)
+        following = self.paginator.next(response, all_records, token)
+        doubt = self._doubt(slice, token, response, all_records) if following is None and all_records else None
         if (trace := TRACE.get()) is not None:
             why = f"{type(self.paginator).__name__} finds {'none' if following is None else 'one'}"
-            trace.note(self.path, len(listed_there), len(records), following, why, request=response.request)
+            trace.note(self.path, len(all_records), len(records), following, why, request=response.request)
         following = None if following is None else saved_token(response.request, following)
-        source = self._source(response, len(listed_there), token or following)
+        source = self._source(response, len(all_records), token or following)
         return Page(records, following, doubt=doubt, source=source)
 
     def _source(self, response: Response, count: int, token: Token | None) -> PageSource | None:
@@ -117,8 +117,8 @@ class PageRetriever:
         counting = isinstance(self.paginator, Counting)
         # An author's `parse` may drop records, so their number says nothing.
         counts_all = self.path is not None
-        unread = partial(unread_rows, response) if counting and counts_all else None
-        if not (counting or counts_positions(token)):
+        unread = partial(unread_rows_warning, response) if counting and counts_all else None
+        if not (counting or has_position(token)):
             return PageSource(response.body, count, unread)
         ends = partial(says_end, response) if counts_all else lambda *_: says_end(response, 0, 0)
         return PageSource(response.body, count, unread, partial(total_records, response), ends)
@@ -134,39 +134,39 @@ class PageRetriever:
     ) -> Callable[[], str] | None:
         """Return a function that tells why a page without a next one may not be the last; None if there is no doubt.
 
-        Raises RowsBehindEnd: when there are records after it.
+        Raises RecordsAfterEnd: when there are records after it.
         """
         paginator = self.paginator
         if isinstance(paginator, Counting):
 
             def fetch() -> tuple[Response, int]:
-                request = paginator.apply(self._first(slice), paginator.behind(token, len(records)))
+                request = paginator.apply(self._first_request(slice), paginator.token_after(token, len(records)))
                 response = self.client.send(request)
                 return response, len(self._records(response, slice)[1]) if response.ok else 0
 
-            look_behind(self, last, len(records), fetch)
+            check_page_after_end(self, last, len(records), fetch)
         # If this is not the first page, the page before named it, so the paginator works.
         if token is not None or not isinstance(paginator, DoubtsEnd):
             return None
-        return partial(_explained_doubt, paginator, last, len(records))
+        return partial(_only_page_doubt, paginator, last, len(records))
 
     def _later(self, slice: Slice, paginator: Counting, token: Token) -> tuple[Token, Request]:
         """Return the token and the request of the page after that of `token`."""
         following = paginator.ahead(token)
-        return following, self.paginator.apply(self._first(slice), following)
+        return following, self.paginator.apply(self._first_request(slice), following)
 
-    def _first(self, slice: Slice) -> Request:
+    def _first_request(self, slice: Slice) -> Request:
         """Return the request for the first page. Its secrets go only to its own origin, wherever responses lead."""
         request = self.request(slice)
         return request if request.scope is not None else replace(request, scope=CredentialScope.of([request.url]))
 
 
-def _explained_doubt(paginator: DoubtsEnd, last: Response, count: int) -> str:
+def _only_page_doubt(paginator: DoubtsEnd, last: Response, count: int) -> str:
     """Return why the only page of a slice, with `count` records, may not be the last; empty if nothing suggests it."""
     why = paginator.doubt(last) or unread_total(last, count)
     if not why and isinstance(paginator, SinglePage):
-        why = full_page(last, count)
-    return why and doubtful(last, why)
+        why = full_page_doubt(last, count)
+    return why and doubtful_page_warning(last, why)
 
 
 def send_with_later(

@@ -11,7 +11,7 @@ from copy import deepcopy
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.values import FieldValue, JsonSchema, JsonValue, canonical, properties_of
-from cdk.sources.schema_check import misfits, plainly_fits
+from cdk.sources.schema_check import certainly_matches, misfits
 from cdk.streams.source import Source
 
 _MISSING = object()
@@ -79,13 +79,13 @@ def _parts(config: Mapping[str, FieldValue], schema: JsonSchema) -> Iterator[Jso
     for keyword in ("allOf", "oneOf", "anyOf"):
         branches = schema.get(keyword)
         known = [branch for branch in branches if isinstance(branch, Mapping)] if isinstance(branches, list) else []
-        meant = known if keyword == "allOf" else [branch for branch in known if _is_chosen(config, branch)]
-        if keyword == "allOf" or len(meant) == 1:
-            for branch in meant:
+        selected = known if keyword == "allOf" else [branch for branch in known if _selects(config, branch)]
+        if keyword == "allOf" or len(selected) == 1:
+            for branch in selected:
                 yield from _parts(config, branch)
 
 
-def _is_chosen(config: Mapping[str, FieldValue], branch: JsonSchema) -> bool:
+def _selects(config: Mapping[str, FieldValue], branch: JsonSchema) -> bool:
     """Whether the config has at least one of the constants of `branch`, and no other value in place of one."""
     constants = {name: only for name, part in properties_of(branch).items() for only in _only_values(part)}
     return any(name in config for name in constants) and all(
@@ -116,5 +116,5 @@ def _default(schema: FieldValue, *, required: bool) -> FieldValue:
 def _fits(value: FieldValue, schema: JsonSchema) -> bool:
     if '"$ref"' in canonical(schema):
         # The target of the reference is elsewhere in the whole schema, which is not available here.
-        return plainly_fits(value, schema)
+        return certainly_matches(value, schema)
     return not misfits(value, schema)

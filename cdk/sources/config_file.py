@@ -29,7 +29,7 @@ class ConfigEvents(Events):
             logger.info("the config has changed, but not its file: %s", why)
 
 
-def cannot_save(path: Path) -> str | None:
+def save_problem(path: Path) -> str | None:
     """Return the reason why a changed config cannot be saved to this file, or None if it can.
 
     YAML files are not rewritten because their comments would be lost, files with variables because the config holds
@@ -47,12 +47,12 @@ def cannot_save(path: Path) -> str | None:
 
 def save_config(path: Path, config: Mapping[str, JsonValue]) -> str | None:
     """Replace the file atomically: a crash must not lose the only copy of a token. Returns None, or why it failed."""
-    if (why := cannot_save(path)) is not None:
+    if (why := save_problem(path)) is not None:
         return why
-    beside = path.with_name(f".{path.name}.new")
+    draft_path = path.with_name(f".{path.name}.new")
     try:
         mode = path.stat().st_mode & 0o777
-        replace_file(path, json.dumps(config, indent=2).encode(), draft=beside, mode=mode)
+        replace_file(path, json.dumps(config, indent=2).encode(), draft=draft_path, mode=mode)
         path.chmod(mode)  # the umask may have removed bits when the file was created
     except OSError as error:
         return f"it cannot be saved ({error})"

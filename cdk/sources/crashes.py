@@ -42,7 +42,7 @@ def crash_text(error: BaseException, secrets: Secrets) -> str:
     """
     if not isinstance(error, Exception) or (isinstance(error, CdkError) and not error.unexpected):
         return ""
-    return _Shown(secrets).crash(error)[:_SIZE]
+    return _Renderer(secrets).crash(error)[:_SIZE]
 
 
 def write_crash_report(
@@ -53,7 +53,7 @@ def write_crash_report(
     name: of the pipeline or connector, and of the stream. facts: further details, such as the id of the sync.
     Returns the path of the file, which only this user can read. Raises OSError: when it cannot be written.
     """
-    shown = _Shown(secrets)
+    shown = _Renderer(secrets)
     known = {**facts, "Python": platform.python_version(), "system": platform.platform(), **dict(_versions())}
     lines = [f"{label}: {shown.text(str(fact))}" for label, fact in known.items()]
     text = "\n".join(["spark-cdk crash report", *lines, f"config: {shown.value('config', config)}", "", crash, ""])
@@ -73,7 +73,7 @@ def _versions() -> Iterator[tuple[str, str]]:
             yield package, "not installed"
 
 
-class _Shown:
+class _Renderer:
     """Renders values for a report: truncated, and with secrets masked."""
 
     def __init__(self, secrets: Secrets) -> None:
@@ -99,13 +99,15 @@ class _Shown:
     def value(self, name: object, value: object, depth: int = 0) -> str:
         """Render a value, or hide it if its name looks like that of a secret."""
         # A page token is a mapping: the names of its own fields say which of them are secret.
-        of_page = name == "token" and (value is None or isinstance(value, Mapping))
-        if isinstance(name, str) and looks_secret(name) and not of_page:
+        is_page_token = name == "token" and (value is None or isinstance(value, Mapping))
+        if isinstance(name, str) and looks_secret(name) and not is_page_token:
             return HIDDEN
         match value:
             case str():
                 return (
-                    self._cut(repr(self.text(value))) if len(value) <= _LONGEST_READ else f"<{len(value):,} characters>"
+                    self._truncated(repr(self.text(value)))
+                    if len(value) <= _LONGEST_READ
+                    else f"<{len(value):,} characters>"
                 )
             case bytes() | bytearray():
                 text = value.decode(errors="ignore")
@@ -140,9 +142,13 @@ class _Shown:
             shown = repr(value)
         except Exception as error:  # noqa: BLE001 - a connector's repr may raise anything, and must not hide the error
             return f"<{kind.__name__}, whose repr raises {type(error).__name__}>"
-        return self._cut(self.text(shown).replace("\n", "\\n")) if len(shown) <= _LONGEST_READ else f"<{kind.__name__}>"
+        return (
+            self._truncated(self.text(shown).replace("\n", "\\n"))
+            if len(shown) <= _LONGEST_READ
+            else f"<{kind.__name__}>"
+        )
 
-    def _cut(self, text: str) -> str:
+    def _truncated(self, text: str) -> str:
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 

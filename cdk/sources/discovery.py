@@ -50,7 +50,7 @@ def find_source(connector: str) -> Source:
         return source_of(_run(point.load, f"{connector} ({point.value})"), connector)
     if _exists(name):
         return source_of(_import(name), name)
-    hint = did_you_mean(connector, [*_bundled(), *installed.names])
+    hint = did_you_mean(connector, [*_bundled_names(), *installed.names])
     raise ConfigError(
         f"found no connector {connector!r}{hint}; give a path ending in .py, a connector's name or a dotted module"
     )
@@ -87,8 +87,8 @@ def _source_in(module: ModuleType, name: str) -> Source:
     # Classes that others derive from count as bases only. If a base is a stream as well, a Source must list it.
     leaves = [cls for cls in classes if not any(cls is not other and issubclass(other, cls) for other in classes)]
     for cls in leaves:
-        _check_written(cls, name, alone=len(leaves) == 1)
-    _warn_of_bases(classes, leaves, name)
+        _check_implemented(cls, name, only_stream=len(leaves) == 1)
+    _warn_about_bases(classes, leaves, name)
     if not (streams := [cls for cls in leaves if not inspect.isabstract(cls)]):
         raise ConfigError(f"{name}: found neither a Source nor a Stream in the module, expected one")
     source = Source()
@@ -96,7 +96,7 @@ def _source_in(module: ModuleType, name: str) -> Source:
     return source
 
 
-def _warn_of_bases(classes: Sequence[type], leaves: Sequence[type], name: str) -> None:
+def _warn_about_bases(classes: Sequence[type], leaves: Sequence[type], name: str) -> None:
     """Warn of base classes that look like streams, because they have a schema, but are left out."""
     for base in classes:
         if base not in leaves and not inspect.isabstract(base) and isinstance(vars(base).get("schema"), Mapping | type):
@@ -119,14 +119,14 @@ def _classes(module: ModuleType) -> Iterator[type]:
             yield value
 
 
-def _check_written(cls: type, name: str, *, alone: bool) -> None:
+def _check_implemented(cls: type, name: str, *, only_stream: bool) -> None:
     """Check that a stream implements its abstract methods.
 
     Raises ConfigError: when one is missing and the class has a method with a similar name, or is the only stream.
     """
     for missing in sorted(getattr(cls, "__abstractmethods__", ())):
         near = nearest(missing, [own for own in vars(cls) if not own.startswith("_")])
-        if near is not None or alone:
+        if near is not None or only_stream:
             hint = "" if near is None else f", but has {near!r}; did you mean that?"
             raise ConfigError(f"{name}: the stream {cls.__name__} does not implement `{missing}`{hint}")
 
@@ -135,7 +135,7 @@ def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ConfigError("expected a Python file, found none", path=str(path))
     # As if Python had been started with this file: it may import modules beside it, even while it reads.
-    _look_into(path.resolve().parent)
+    _prepend_to_path(path.resolve().parent)
     name = path.stem if path.stem not in sys.modules else f"connector_{path.stem}"
     spec = spec_from_file_location(name, path.resolve())
     assert spec is not None
@@ -166,14 +166,14 @@ def _run(load: Callable[[], T], where: str) -> T:
 
 def _exists(module: str) -> bool:
     if str(Path.cwd()) not in sys.path:
-        _look_into(Path.cwd())
+        _prepend_to_path(Path.cwd())
     try:
         return find_spec(module) is not None
     except (ImportError, ValueError):
         return False
 
 
-def _look_into(folder: Path) -> None:
+def _prepend_to_path(folder: Path) -> None:
     """Put a folder first in the import path."""
     if str(folder) not in _FOLDERS:
         _FOLDERS.add(str(folder))
@@ -191,7 +191,7 @@ def is_installed(name: str) -> bool:
     return spec is not None and spec.origin is not None
 
 
-def _bundled() -> list[str]:
+def _bundled_names() -> list[str]:
     spec = find_spec(_PACKAGE)
     places = spec.submodule_search_locations if spec else None
     return [module.name for module in pkgutil.iter_modules(places)] if places else []

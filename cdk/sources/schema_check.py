@@ -18,10 +18,10 @@ from cdk.base.wording import did_you_mean, nearest
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
-_CHOOSING = frozenset({"const", "enum"})
+_CONSTANT_KEYWORDS = frozenset({"const", "enum"})
 
 # fmt: off
-_NOTES = frozenset(
+_ANNOTATIONS = frozenset(
     (
         "$schema", "$id", "$comment", "title", "description", "default", "example", "examples", "format", "order",
         "group", "definitions", "readOnly", "writeOnly", "airbyte_secret", "airbyte_hidden", "pattern_descriptor",
@@ -37,7 +37,7 @@ def misfits(config: object, schema: JsonSchema) -> list[str]:
 
     The texts contain values: the caller must mask them. Raises ConfigError: when `schema` is not a valid JSON Schema.
     """
-    if plainly_fits(config, schema):
+    if certainly_matches(config, schema):
         return []
     try:
         validator = SchemaValidator(schema, default=DRAFT_7)
@@ -57,7 +57,7 @@ def _leaves(error: "ValidationError") -> "Iterator[ValidationError]":
     for inner in error.context:
         branches.setdefault(inner.schema_path[0], []).append(inner)
     for inner in min(
-        branches.values(), key=lambda errors: (sum(e.validator in _CHOOSING for e in errors), len(errors))
+        branches.values(), key=lambda errors: (sum(e.validator in _CONSTANT_KEYWORDS for e in errors), len(errors))
     ):
         yield from _leaves(inner)
 
@@ -81,13 +81,13 @@ def _lines(error: "ValidationError") -> Iterator[str]:
             yield f"{dotted(keys) or 'the config'}: found {shown(value)}, expected {rule} {expected!r}"
 
 
-def plainly_fits(config: object, schema: JsonSchema) -> bool:
+def certainly_matches(config: object, schema: JsonSchema) -> bool:
     """Whether `config` certainly matches. False means unknown: the schema may have keywords unknown to this check."""
     for keyword, rule in schema.items():
-        if keyword in _NOTES:
+        if keyword in _ANNOTATIONS:
             continue
-        look = _LOOKS.get(keyword)
-        if look is None or not look(config, rule, schema):
+        check = _CHECKS.get(keyword)
+        if check is None or not check(config, rule, schema):
             return False
     return True
 
@@ -110,7 +110,7 @@ def _properties(config: object, rule: object) -> bool:
     if not isinstance(rule, Mapping) or not isinstance(config, dict):
         return isinstance(rule, Mapping)
     return all(
-        isinstance(part, Mapping) and (plainly_fits(config[name], part) if name in config else _is_plain(part))
+        isinstance(part, Mapping) and (certainly_matches(config[name], part) if name in config else _is_plain(part))
         for name, part in rule.items()
     )
 
@@ -129,7 +129,7 @@ def _no_others(config: object, rule: object, schema: JsonSchema) -> bool:
 
 def _items(config: object, rule: object) -> bool:
     return isinstance(rule, Mapping) and (
-        not isinstance(config, list) or all(plainly_fits(item, rule) for item in config)
+        not isinstance(config, list) or all(certainly_matches(item, rule) for item in config)
     )
 
 
@@ -144,9 +144,9 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-_Look: TypeAlias = Callable[[object, object, JsonSchema], bool]
+_Check: TypeAlias = Callable[[object, object, JsonSchema], bool]
 
-_LOOKS: Mapping[str, _Look] = {
+_CHECKS: Mapping[str, _Check] = {
     "type": lambda config, rule, _: _has_type(config, rule),
     "required": lambda config, rule, _: (
         isinstance(rule, list) and (not isinstance(config, dict) or all(name in config for name in rule))

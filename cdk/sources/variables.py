@@ -20,13 +20,13 @@ from cdk.base.values import JsonValue, Keys
 
 _VARIABLE = re.compile(
     r"\$\$\{|\$\{(?:(?P<lookup>(?:file|command):[^}]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
-    r"(?::-(?P<default>(?:(?!\$\{)[^}])*))?|(?P<slip>\s*[A-Za-z_][^}]*))\}"
+    r"(?::-(?P<default>(?:(?!\$\{)[^}])*))?|(?P<malformed>\s*[A-Za-z_][^}]*))\}"
 )
 _NAME_IN_CAPITALS = re.compile(r"[A-Z][A-Z0-9_]*")
 _PLAIN = re.compile(r"(?:abfss?://[a-z0-9-]+@|[a-z][a-z0-9]*://)?[\w ./~-]*")
 """A name, a number, a path, or a URL without user, password and parameters."""
 _PORT = re.compile(r"(?:\w+_)?PORT")
-_SHORTEST_UNUSED, _SHORTEST_NAMED = 6, 4
+_MIN_UNUSED_LENGTH, _MIN_NAMED_LENGTH = 6, 4
 """Minimum lengths of values of `.env` to mask: those that no file uses, and those with a secret-looking name.
 
 Shorter values would be found, and masked by mistake, in every other text; those with a secret-looking name in a few.
@@ -34,7 +34,7 @@ Shorter values would be found, and masked by mistake, in every other text; those
 _SEGMENT = r"(?:[a-z_-]+\d{0,2}|\d{1,5})"
 _ORDINARY = re.compile(rf"[a-z_]+|(?:[a-z][a-z0-9]*:/|[.]{{0,2}}|~|[a-z_-]+)(?:/{_SEGMENT}(?:[.:]{_SEGMENT})*)+/?")
 """A lower-case word, or a path or URL of such words and small numbers: masking these would hide half of a page."""
-_LONGEST_COMMAND = 60
+_COMMAND_TIMEOUT_SECONDS = 60
 """Timeout in seconds of a command that prints a secret, as it may wait for input."""
 
 
@@ -48,16 +48,16 @@ def environment(folder: Path, *further: Path, refused: str = "") -> Mapping[str,
     return ChainMap(_Lookups(folder, refused), *_variables(folder, *further))  # type: ignore[arg-type] # read only
 
 
-def secrets_beside(folder: Path, *, named: Collection[str] = ()) -> Iterator[str]:
+def env_file_secrets(folder: Path, *, named: Collection[str] = ()) -> Iterator[str]:
     """Yield the values of a folder's `.env` that may be secret, whether a file uses them or not.
 
     named: values that files of this folder use; where they are used decides whether they are secret.
     Raises ConfigError: when `.env` cannot be read.
     """
     for name, value in _file_variables(folder).items():
-        called = looks_secret(name)
-        ordinary = value in named or (not called and _ORDINARY.fullmatch(value))
-        if len(value) >= (_SHORTEST_NAMED if called else _SHORTEST_UNUSED) and not ordinary:
+        named_secret = looks_secret(name)
+        ordinary = value in named or (not named_secret and _ORDINARY.fullmatch(value))
+        if len(value) >= (_MIN_NAMED_LENGTH if named_secret else _MIN_UNUSED_LENGTH) and not ordinary:
             yield value
 
 
@@ -65,11 +65,11 @@ def named_values(value: JsonValue, environ: Mapping[str, str]) -> set[str]:
     """Return the values of all variables that are used anywhere in `value`, as far as they are set."""
     names = set[str]()
 
-    def note(variable: re.Match[str], _: Keys) -> str:
+    def collect(variable: re.Match[str], _: Keys) -> str:
         names.add(variable["name"] or "")
         return ""
 
-    _filled(value, (), note)
+    _with_replaced(value, (), collect)
     return {environ[name] for name in names if name in environ}
 
 
@@ -129,14 +129,14 @@ class _Lookups(dict[str, str]):
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                timeout=_LONGEST_COMMAND,
+                timeout=_COMMAND_TIMEOUT_SECONDS,
                 check=False,
             )
             if done.returncode == 0:
                 return done.stdout.decode()
             why = f"failed with exit code {done.returncode}"
         except subprocess.TimeoutExpired:
-            why = f"did not finish within {_LONGEST_COMMAND} s"
+            why = f"did not finish within {_COMMAND_TIMEOUT_SECONDS} s"
         except (OSError, ValueError) as error:
             # The error of an output that is not text would show a part of it.
             why = f"cannot be run: {error.strerror}" if isinstance(error, OSError) else "is invalid, or prints no text"
@@ -147,13 +147,13 @@ def _shown(text: str) -> str:
     return f"{text.partition(' ')[0]} …" if " " in text else text
 
 
-def looks_up(value: JsonValue) -> bool:
+def has_lookups(value: JsonValue) -> bool:
     """Whether `value` has a `${file:...}` or a `${command:...}` anywhere."""
     match value:
         case Mapping():
-            return any(map(looks_up, value.values()))
+            return any(map(has_lookups, value.values()))
         case list():
-            return any(map(looks_up, value))
+            return any(map(has_lookups, value))
         case str():
             return any(variable["lookup"] for variable in _VARIABLE.finditer(value))
         case _:
@@ -176,12 +176,12 @@ def with_variables(
 
     Raises ConfigError: naming all variables that are missing or malformed.
     """
-    missing = _slips(value, where, foreign)
+    missing = _malformed_variables(value, where, foreign)
 
     def value_of(variable: re.Match[str], keys: Keys) -> str:
         name, default = variable["lookup"] or variable["name"], variable["default"]
         if name is None:
-            return "${" if variable["slip"] is None else variable[0]
+            return "${" if variable["malformed"] is None else variable[0]
         try:
             text = environ[name]
         except KeyError:
@@ -196,59 +196,59 @@ def with_variables(
             missing.append(
                 f"{where(keys)}: the environment variable {name} is not set; set it, or write the value there instead"
             )
-        elif secrets is not None and not _is_plain(name, text, belongs=keys in plain):
+        elif secrets is not None and not _is_plain(name, text, in_plain_place=keys in plain):
             secrets.add(text)
         return text or ""
 
-    value = _filled(value, (), value_of)
+    value = _with_replaced(value, (), value_of)
     if missing:
         raise ConfigError("\n".join(missing))
     return value
 
 
-def _slips(value: JsonValue, where: Callable[[Keys], str], foreign: Keys | None) -> list[str]:
+def _malformed_variables(value: JsonValue, where: Callable[[Keys], str], foreign: Keys | None) -> list[str]:
     """Return an error text for each malformed variable."""
-    slips: list[str] = []
+    errors: list[str] = []
 
-    def look_at(variable: re.Match[str], keys: Keys) -> str:
-        if variable["slip"] is not None and (foreign is None or keys[: len(foreign)] != foreign):
-            slips.append(f"{where(keys)}: {_meant(variable['slip'])}")
+    def check(variable: re.Match[str], keys: Keys) -> str:
+        if variable["malformed"] is not None and (foreign is None or keys[: len(foreign)] != foreign):
+            errors.append(f"{where(keys)}: {_malformed_text(variable['malformed'])}")
         return ""
 
-    _filled(value, (), look_at)
-    return slips
+    _with_replaced(value, (), check)
+    return errors
 
 
-def _meant(slip: str) -> str:
+def _malformed_text(malformed: str) -> str:
     """Return what is wrong with a malformed variable. Shows only its start, because it may be part of a secret."""
-    kind, colon, rest = re.fullmatch(r"\s*(\w*)\s*(:?)(.*)", slip, re.DOTALL).groups()  # type: ignore[union-attr] # any
+    kind, colon, rest = re.fullmatch(r"\s*(\w*)\s*(:?)(.*)", malformed, re.DOTALL).groups()  # type: ignore[union-attr] # any
     form = {"file": "${file:PATH}", "command": "${command:...}"}.get(kind.lower(), "") if colon else ""
     start = f"${{{kind}{colon if form else ''}…}}"
     ways = form or "${NAME}, ${NAME:-text}, ${file:PATH} or ${command:...}"
-    name = rest if kind.lower() == "env" and colon else re.sub(r"[-.]", "_", slip.strip())
+    name = rest if kind.lower() == "env" and colon else re.sub(r"[-.]", "_", malformed.strip())
     if _NAME_IN_CAPITALS.fullmatch(name):
-        start, ways = f"${{{slip}}}", f"${{{name}}}"
+        start, ways = f"${{{malformed}}}", f"${{{name}}}"
     return f"found {start}, which is not a variable; expected {ways}, or `$${{` for a literal `${{`"
 
 
-def _filled(value: JsonValue, keys: Keys, value_of: Callable[[re.Match[str], Keys], str]) -> JsonValue:
+def _with_replaced(value: JsonValue, keys: Keys, value_of: Callable[[re.Match[str], Keys], str]) -> JsonValue:
     match value:
         case dict():
-            return {name: _filled(item, (*keys, name), value_of) for name, item in value.items()}
+            return {name: _with_replaced(item, (*keys, name), value_of) for name, item in value.items()}
         case list():
-            return [_filled(item, (*keys, i), value_of) for i, item in enumerate(value)]
+            return [_with_replaced(item, (*keys, i), value_of) for i, item in enumerate(value)]
         case str():
             return _VARIABLE.sub(lambda variable: value_of(variable, keys), value)
         case _:
             return value
 
 
-def _is_plain(name: str, text: str, *, belongs: bool) -> bool:
-    """Whether the value of a variable is certainly no secret. belongs: it is used in a place that holds no secrets."""
+def _is_plain(name: str, text: str, *, in_plain_place: bool) -> bool:
+    """Whether the value of a variable is certainly no secret. in_plain_place: whether it is used where none belongs."""
     if ":" in name or looks_secret(name):
         return False
     port = len(text) <= len("65535") and text.isdecimal() and _PORT.fullmatch(name)
-    return bool(port or (belongs and _PLAIN.fullmatch(text)))
+    return bool(port or (in_plain_place and _PLAIN.fullmatch(text)))
 
 
 class PartialEnvironment(Mapping[str, str]):

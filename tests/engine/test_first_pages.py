@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from cdk import Item, Json, JsonSchema, Page, PagedStream, Record, Slice
-from cdk.engine.first_pages import PAGES, RECORDS, shown_schema
+from cdk.engine.first_pages import PAGES, RECORDS, schema_with_inferred_fields
 
 
 class Shown(PagedStream):
@@ -28,7 +28,7 @@ class Shown(PagedStream):
 def test_what_is_declared_stays_and_what_is_not_gets_the_type_of_its_values() -> None:
     stream = Shown([[{"id": "a", "x": 1, "n": None}], [{"x": 0.5, "o": {"a": 1}}], [{"m": 1}, {"m": "a"}]], id={})
 
-    assert shown_schema(stream) == {
+    assert schema_with_inferred_fields(stream) == {
         "type": "object",
         "title": "shown",
         "properties": {
@@ -52,7 +52,7 @@ def test_what_is_declared_stays_and_what_is_not_gets_the_type_of_its_values() ->
 def test_no_more_than_the_first_pages_are_read(pages: Sequence[Sequence[Record]], asked: int) -> None:
     stream = Shown(pages)
 
-    shown_schema(stream)
+    schema_with_inferred_fields(stream)
 
     assert stream.asked == asked
 
@@ -69,4 +69,4 @@ class Plain(PagedStream):
 
 
 def test_a_stream_without_a_schema_gets_one() -> None:
-    assert shown_schema(Plain())["properties"] == {"big": {"type": ["null", "number", "string"]}}
+    assert schema_with_inferred_fields(Plain())["properties"] == {"big": {"type": ["null", "number", "string"]}}

@@ -7,7 +7,7 @@ import pytest
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json, dotted
-from cdk.sources.variables import PartialEnvironment, environment, named_values, secrets_beside, with_variables
+from cdk.sources.variables import PartialEnvironment, env_file_secrets, environment, named_values, with_variables
 
 ENVIRON = {"SET": "value", "EMPTY": ""}
 
@@ -81,7 +81,7 @@ def test_what_lies_in_an_env_file_may_be_secret_though_nothing_names_it(
     (tmp_path / ".env").write_text(f"{line}\nNAMED=planted-4712\n" if "NAMED" not in line else line)
     named = named_values({"target": ["${NAMED}/${UNSET:-x}"]}, environment(tmp_path))
 
-    assert [*secrets_beside(tmp_path, named=named)] == ([line.partition("=")[2]] if secret else [])
+    assert [*env_file_secrets(tmp_path, named=named)] == ([line.partition("=")[2]] if secret else [])
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from cdk.cli.prove import proof_json, subject_of
 from cdk.cli.state.command import status_json, statuses_of
 from cdk.cli.sync.plan import plan_json
 from cdk.cli.workspace import Workspace, masked, shown_error
-from cdk.engine.first_pages import shown_schema
+from cdk.engine.first_pages import schema_with_inferred_fields
 from cdk.lake.admin.diff import shown, values
 from cdk.sources.config_file import ConfigEvents
 from cdk.streams.source import named_stream
@@ -140,7 +140,7 @@ class Tools:
             source, file = self._workspace.connector(connector, secrets)(), self._workspace.optional(config, secrets)
             source.events = ConfigEvents(secrets, file)
             chosen = named_stream(source.open(load_config(file, source, secrets)), stream)
-            schema, declared = shown_schema(chosen), chosen.json_schema()
+            schema, declared = schema_with_inferred_fields(chosen), chosen.json_schema()
             undeclared = [name for name in properties_of(schema) if name not in properties_of(declared)]
             following = "write the undeclared fields into the schema, then `validate`" if undeclared else "`prove`"
             answer = {"stream": stream, "undeclared": undeclared, "json_schema": schema}

@@ -17,7 +17,7 @@ from cdk.cli.output import Output
 from cdk.cli.protocol.catalog_file import offered
 from cdk.cli.protocol.protocol_command import retries_shown, run_protocol_command
 from cdk.cli.protocol.source_events import ProtocolEvents
-from cdk.engine.first_pages import first_records, shown_schema
+from cdk.engine.first_pages import first_records, schema_with_inferred_fields
 from cdk.protocol import AirbyteConnectionStatus, AirbyteMessage, CheckStatus, ConnectorSpecification, Type, error_text
 from cdk.streams.stream import Stream
 
@@ -108,7 +108,7 @@ def _shown(folder: Path | None, stream: Stream) -> JsonSchema:
     """
     try:
         records = first_records(stream)
-        schema = shown_schema(stream, records)
+        schema = schema_with_inferred_fields(stream, records)
     except Exception as error:  # noqa: BLE001 - the failure of a stream, whatever it is, does not stop the others
         logger.error("%s: its records cannot be read, so its schema is as declared: %s", stream.name, error_text(error))
         return stream.json_schema()

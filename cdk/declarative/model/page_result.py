@@ -8,7 +8,7 @@ from cdk.base.records.raw_json_lines import json_lines
 from cdk.base.values import JsonObject, JsonValue, Record
 from cdk.declarative.model.context import Names
 from cdk.rest import Response
-from cdk.rest.pagination.last_page import unread_rows
+from cdk.rest.pagination.last_page import unread_rows_warning
 from cdk.rest.pagination.page_signs import says_end, total_records
 from cdk.streams.page import PageSource
 
@@ -44,7 +44,7 @@ class FetchedPage:
         response = self.response
         if response.request.stream:
             return None
-        unread = None if ends_early else partial(unread_rows, response)
+        unread = None if ends_early else partial(unread_rows_warning, response)
         if not by_position:
             return PageSource(response.body, self.raw, unread)
         return PageSource(

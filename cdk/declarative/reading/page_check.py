@@ -14,7 +14,7 @@ from cdk.rest.errors.failed_body import (
     has_outage,
     is_error_page,
     partial_errors,
-    says_failed,
+    reports_failure,
 )
 from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.json_path import Extract, path
@@ -61,7 +61,7 @@ class PageCheck:
         response, places, lone = page.response, self.extractor.paths, page.lone_object
         if lone is not None:
             # Without a key, the first page may be any object, and a record of a later page may itself report a failure.
-            failed = says_failed(lone) if self.key_paths else not first and has_outage(lone)
+            failed = reports_failure(lone) if self.key_paths else not first and has_outage(lone)
         else:
             failed = not page.present and bool(places) and not self.decoder.streams
             failed = failed and is_error_page(self.decoder.decode(response), places, first=first)

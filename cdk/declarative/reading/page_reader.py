@@ -21,8 +21,8 @@ from cdk.rest.errors.error_handler import ignores
 from cdk.rest.errors.failed_body import ErrorInstead, OtherFormat
 from cdk.rest.errors.outcome import ReducePageSize
 from cdk.rest.http.messages import Request
-from cdk.rest.pagination.last_page import doubtful, look_behind
-from cdk.rest.pagination.page_signs import counts_positions, unread_total
+from cdk.rest.pagination.last_page import check_page_after_end, doubtful_page_warning
+from cdk.rest.pagination.page_signs import has_position, unread_total
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.records.extractor import Extractor, raw_count
 from cdk.rest.retriever import send_with_later
@@ -251,7 +251,7 @@ class _SliceReading:
             trace.note(reader.extractor.path, page.raw, page.selected, following, request=request)
         warning = reader.check.warning(page)
         token = following if query.token is None else query.token
-        by_position = reader.pages.counts is not None or (token is not None and counts_positions(token))
+        by_position = reader.pages.counts is not None or (token is not None and has_position(token))
         source = page.source(ends_early=not reader.counts_all, by_position=by_position)
         if following is None:
             # An earlier page would have named this one, so only a first page is doubted.
@@ -268,11 +268,11 @@ class _SliceReading:
         self._reader.check.refuse_error(page, resumed=query.resumed, first=first)
 
     def _look_behind(self, last: PageResult, following: JsonValue) -> None:
-        """Raise RowsBehindEnd: when a page that names no next page is not the last."""
+        """Raise RecordsAfterEnd: when a page that names no next page is not the last."""
         reader = self._reader
         if following is not None or not last.raw or reader.properties is not None:
             return
-        if (token := reader.pages.behind(last)) is None:
+        if (token := reader.pages.token_after(last)) is None:
             return
 
         def fetch() -> tuple[Response, int]:
@@ -282,7 +282,7 @@ class _SliceReading:
                 deque(reader.records(page, self._slice, query.names), 0)
             return page.response, page.raw
 
-        look_behind(reader, last.response, last.raw, fetch)
+        check_page_after_end(reader, last.response, last.raw, fetch)
 
     def _doubt(self, last: PageResult, size: int | None) -> str:
         """Return why the only page of the slice may not be the last; empty if nothing suggests so or it has no records.
@@ -292,7 +292,7 @@ class _SliceReading:
         if not last.raw:
             return ""
         why = self._reader.pages.doubt(last, size) or unread_total(last.response, last.raw)
-        return why and doubtful(last.response, why)
+        return why and doubtful_page_warning(last.response, why)
 
     def _query(self, saved: Token | None) -> _PageQuery:
         """Return what a page is requested with. Raises StaleToken: when the settings of a saved token have changed."""

@@ -25,8 +25,8 @@ _ERROR_TEXTS = {"error_description", "error_detail", "error_code", "errorcode", 
 _MESSAGES = {"message", "msg", "detail", "details"}
 _ENVELOPES = {"meta", "metadata", "response", "result", "header"}
 """Objects beside the records that describe the response."""
-_AROUND = _ENVELOPES | {"data"}
-_OWN = {"id", "uuid", "sha"}
+_CONTAINERS = _ENVELOPES | {"data"}
+_ENTITY_FIELDS = {"id", "uuid", "sha"}
 """Fields of an object that is an entity, such as a job: its errors and messages are about itself, not the request."""
 _DONE = {"success", "succeeded", "ok", "200"}
 
@@ -47,7 +47,7 @@ _FAILED = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 # `No expired vouchers` negates the words that follow, up to its end; `no quota left` does not.
-_DENIED = re.compile(
+_NEGATED = re.compile(
     r"https?://\S+|\b(no|0|zero|without)\b(?! (more |remaining )?quota (left|remaining))"
     r"((?!\b(because|due|since|as|but|while)\b)[^.,:;!?])*",
     re.IGNORECASE,
@@ -74,7 +74,7 @@ def other_format(response: Response, expected: str, text: str, body: JsonValue) 
     expected: the format of the records. text: the start of the body. body: the body as JSON, None if it is not JSON.
     """
     request = response.request
-    if says_failed(body):
+    if reports_failure(body):
         return error_instead(response, expected, body, text)
     kind = response.headers.get("content-type", "no content type")
     # Masked before it is truncated: half a secret would not be found.
@@ -95,7 +95,7 @@ def error_instead(response: Response, expected: str, body: JsonValue, text: str 
     )
 
 
-def refuse_outage(response: Response, body: JsonValue, where: Sequence[str]) -> None:
+def raise_on_outage(response: Response, body: JsonValue, where: Sequence[str]) -> None:
     """Raise ErrorInstead if a body, or an element of a streamed one, has no records and reports an outage.
 
     where: the path of the records.
@@ -105,18 +105,18 @@ def refuse_outage(response: Response, body: JsonValue, where: Sequence[str]) -> 
         raise error_instead(response, expected, body)
 
 
-def says_failed(body: JsonValue) -> bool:
+def reports_failure(body: JsonValue) -> bool:
     """Whether the body, or an object around its content, has an error, or a status or message with words of failure.
 
     A missing path of the records is no failure: many APIs omit empty lists.
     """
     if type(body) is not dict:
         return False
-    inner = (value.items() for name, value in body.items() if name.lower() in _AROUND and type(value) is dict)
+    inner = (value.items() for name, value in body.items() if name.lower() in _CONTAINERS and type(value) is dict)
     return any(_is_failure(name.lower(), value) for name, value in chain(body.items(), *inner))
 
 
-def says_outage(body: JsonValue, where: Sequence[str]) -> bool:
+def reports_outage(body: JsonValue, where: Sequence[str]) -> bool:
     """Whether a body with an empty or missing list of records at `where` says that the records are unavailable.
 
     It does if there is an error or a message, at the top or around the list, whose words mean a temporary problem or
@@ -125,13 +125,13 @@ def says_outage(body: JsonValue, where: Sequence[str]) -> bool:
     does a status, which may be that of the requested object, such as a job.
     """
     if type(body) is str:
-        return _tells_outage(body)
+        return _mentions_outage(body)
     if any(map(has_outage, _objects(body, where))):
         return True
     fields = body.items() if type(body) is dict else ()
     envelopes = [value for name, value in fields if name.lower() in _ENVELOPES and type(value) is dict]
     errors = ([value for name, value in each.items() if name.lower() in _ERRORS] for each in envelopes)
-    return any(map(_tells_outage, chain.from_iterable(errors)))
+    return any(map(_mentions_outage, chain.from_iterable(errors)))
 
 
 def is_error_page(body: JsonValue, places: Sequence[Sequence[str]], *, first: bool) -> bool:
@@ -147,7 +147,7 @@ def is_error_page(body: JsonValue, places: Sequence[Sequence[str]], *, first: bo
     values = [path(*where)(each) for each in bodies for where in places]
     if any(value is not None and not _is_empty(value) for value in values):
         return False
-    if any(says_outage(each, where) for each in bodies for where in places):
+    if any(reports_outage(each, where) for each in bodies for where in places):
         return True
     if any(value is not None for value in values):
         return any(map(has_graphql_errors, bodies)) and [] not in values
@@ -155,7 +155,7 @@ def is_error_page(body: JsonValue, places: Sequence[Sequence[str]], *, first: bo
         return any(map(has_graphql_errors, bodies))
     # The root element of an XML document is checked like a body.
     around = chain(bodies, *(_objects(each, where) for each in bodies for where in places))
-    return any(map(says_failed, around)) or any(map(has_graphql_errors, bodies))
+    return any(map(reports_failure, around)) or any(map(has_graphql_errors, bodies))
 
 
 def _is_empty(value: JsonValue) -> bool:
@@ -168,7 +168,7 @@ def is_error_record(records: Sequence[object], key_paths: Sequence[Sequence[str]
     if len(records) != 1 or not key_paths:
         return False
     record = records[0]
-    return type(record) is dict and all(path(*key)(record) is None for key in key_paths) and says_failed(record)
+    return type(record) is dict and all(path(*key)(record) is None for key in key_paths) and reports_failure(record)
 
 
 def _objects(body: JsonValue, where: Sequence[str]) -> Iterator[dict[str, JsonValue]]:
@@ -181,23 +181,23 @@ def _objects(body: JsonValue, where: Sequence[str]) -> Iterator[dict[str, JsonVa
 
 
 def has_outage(around: dict[str, JsonValue]) -> bool:
-    """Whether an object that is no entity has an error or message with words of an outage, see `says_outage`."""
+    """Whether an object that is no entity has an error or message with words of an outage, see `reports_outage`."""
     fields = {name.lower(): value for name, value in around.items()}
-    if not _OWN.isdisjoint(fields):
+    if not _ENTITY_FIELDS.isdisjoint(fields):
         return False
     done = any(fields.get(name) is True for name in _SUCCESSES) or str(fields.get("status")).lower() in _DONE
     looked_at = _ERRORS | _ERROR_TEXTS | (set() if done else _MESSAGES)
-    return any(_tells_outage(value) for name, value in fields.items() if name in looked_at)
+    return any(_mentions_outage(value) for name, value in fields.items() if name in looked_at)
 
 
-def _tells_outage(value: JsonValue) -> bool:
+def _mentions_outage(value: JsonValue) -> bool:
     match value:
         case str():
-            return _OUTAGE.search(_DENIED.sub(" ", _WORD_ENDS.sub(" ", value))) is not None
+            return _OUTAGE.search(_NEGATED.sub(" ", _WORD_ENDS.sub(" ", value))) is not None
         case list():
-            return any(map(_tells_outage, value))
+            return any(map(_mentions_outage, value))
         case dict():
-            return any(map(_tells_outage, value.values()))
+            return any(map(_mentions_outage, value.values()))
         case _:
             return False
 

@@ -25,17 +25,17 @@ _REMEDY = (
 class DoubtsEnd(ABC):
     """A paginator that can say why a page without a next one may not be the last.
 
-    looks_at: the paths, below `response` and `headers`, at which it finds whether there is a next page, and which.
+    examined_paths: paths, below `response` and `headers`, at which it finds whether there is a next page, and which.
     """
 
-    looks_at: Sequence[tuple[str, ...]] = ()
+    examined_paths: Sequence[tuple[str, ...]] = ()
 
     @abstractmethod
     def doubt(self, response: Response) -> str:
         """Return why the page may not be the last, as in `no 'next' in the body`; empty if nothing suggests that."""
 
 
-def doubtful(response: Response, why: str) -> str:
+def doubtful_page_warning(response: Response, why: str) -> str:
     """Return the warning that the page of `response`, the first of its slice, may not be the only one."""
     return (
         f"{response.request} was treated as the only page of its slice, which is doubtful: there is {why}; check the "
@@ -43,7 +43,7 @@ def doubtful(response: Response, why: str) -> str:
     )
 
 
-def unread_rows(response: Response, records: int, pages: int) -> str:
+def unread_rows_warning(response: Response, records: int, pages: int) -> str:
     """Return a warning if the last page reports more than the `records` that were read in `pages`; else empty."""
     why = unread_total(response, records, pages)
     return why and (
@@ -53,36 +53,36 @@ def unread_rows(response: Response, records: int, pages: int) -> str:
     )
 
 
-class RowsBehindEnd(FatalError):
+class RecordsAfterEnd(FatalError):
     """The page after the supposedly last one has records."""
 
 
-_LOOKED: ContextVar[dict[int, int] | None] = ContextVar("looked_behind", default=None)
+_CHECKED: ContextVar[dict[int, int] | None] = ContextVar("checked_after_end", default=None)
 """By reader, the most records of a last page whose next page was requested; None if no next pages are requested."""
 
 
-def looking_behind() -> AbstractContextManager[dict[int, int]]:
+def checking_pages_after_end() -> AbstractContextManager[dict[int, int]]:
     """Make paginators that count request, in a block, the page after the supposedly last one."""
-    return setting(_LOOKED, {})
+    return setting(_CHECKED, {})
 
 
-def look_behind(reader: object, last: Response, count: int, fetch: Callable[[], tuple[Response, int]]) -> None:
-    """Request the page after the last one, with `count` records, and raise RowsBehindEnd if it has records.
+def check_page_after_end(reader: object, last: Response, count: int, fetch: Callable[[], tuple[Response, int]]) -> None:
+    """Request the page after the last one, with `count` records, and raise RecordsAfterEnd if it has records.
 
     fetch: sends the request for that page; returns the response and how many records it has. Called only after the
     fullest last pages of a reader: if the source returns fewer records than requested, these are as full as its pages
     get. If the source rejects the request, or returns the last page again, there are no more records.
     """
-    looked = _LOOKED.get()
-    if looked is None or last.is_stream or count <= looked.get(id(reader), 0):
+    checked = _CHECKED.get()
+    if checked is None or last.is_stream or count <= checked.get(id(reader), 0):
         return
-    looked[id(reader)] = count
+    checked[id(reader)] = count
     try:
         response, more = fetch()
     except Exception:  # noqa: BLE001 - for a missing page a source may return anything, on which `parse` may fail
         return
     if response.ok and more and response.body != last.body:
-        raise RowsBehindEnd(
+        raise RecordsAfterEnd(
             f"{response.request} returned {more} records, although the page before it, with {count}, was treated as "
             f"the last one. Most likely the source returns at most {count} records per page: set the page size to "
             "that, or declare where the response says that there is more; and do not drop records in `parse` if pages "

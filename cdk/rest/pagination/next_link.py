@@ -9,7 +9,7 @@ from cdk.rest.http.json_path import as_path
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.pagination.last_page import DoubtsEnd
 from cdk.rest.pagination.page_signs import links
-from cdk.rest.pagination.page_url import ask_url, next_url
+from cdk.rest.pagination.page_url import next_url, with_page_url
 from cdk.rest.tracing import explain_next
 from cdk.streams.page import Token
 
@@ -46,7 +46,7 @@ class CursorToken(DoubtsEnd):
         self._header, self._param, self._optional = header, param, optional
         self._in_body, self._until_empty = in_body, until_empty
         token = ("response", *self._extract) if header is None else ("headers", header)
-        self.looks_at = [token] if self._more is None else [token, ("response", *self._more)]
+        self.examined_paths = [token] if self._more is None else [token, ("response", *self._more)]
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         if self._until_empty and not records:
@@ -76,7 +76,7 @@ class CursorToken(DoubtsEnd):
         if token is None:
             return request
         if self._param is None:
-            return ask_url(request, token)
+            return with_page_url(request, token)
         if "cursor" not in token:
             raise BadState("page token", dict(token), 'a token like {"cursor": "abc"}')
         named = {self._param: token["cursor"]}
@@ -99,7 +99,7 @@ class CursorToken(DoubtsEnd):
 class LinkHeader:
     """The header `Link` has the URL of the next page, with `rel="next"` (RFC 8288). The token is `{"url": ...}`."""
 
-    looks_at: Sequence[tuple[str, ...]] = (("headers", "link", "next", "url"),)
+    examined_paths: Sequence[tuple[str, ...]] = (("headers", "link", "next", "url"),)
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         following = links(response.headers.get("link", "")).get("next")
@@ -107,4 +107,4 @@ class LinkHeader:
         return None if following is None else {"url": next_url(response, following["url"])}
 
     def apply(self, request: Request, token: Token | None) -> Request:
-        return request if token is None else ask_url(request, token)
+        return request if token is None else with_page_url(request, token)

@@ -12,7 +12,7 @@ from cdk.base.values import JsonValue, Record
 from cdk.rest.http.json_path import as_path
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.pagination.last_page import DoubtsEnd
-from cdk.rest.pagination.page_signs import unfollowed_next
+from cdk.rest.pagination.page_signs import unused_next_page
 from cdk.rest.tracing import explain_next
 from cdk.streams.page import Token
 
@@ -37,14 +37,14 @@ class Counting(DoubtsEnd):
         self.size = size
         """The number of records of a full page, if known."""
         self._more = None if more is None else as_path(more, "more")
-        self.looks_at = [] if self._more is None else [("response", *self._more)]
+        self.examined_paths = [] if self._more is None else [("response", *self._more)]
 
     @abstractmethod
     def ahead(self, token: Token) -> Token:
         """Return the token of the page after that of `token`, assuming that there is one."""
 
     @abstractmethod
-    def behind(self, token: Token | None, records: int) -> Token:
+    def token_after(self, token: Token | None, records: int) -> Token:
         """Return the token of the page after that of `token`, which had `records` records, possibly not a full page."""
 
     def _with(self, request: Request, fields: Mapping[str, JsonValue]) -> Request:
@@ -53,7 +53,7 @@ class Counting(DoubtsEnd):
     def doubt(self, response: Response) -> str:
         if self._more is not None:
             return response.absence(*self._more)
-        return unfollowed_next(response)
+        return unused_next_page(response)
 
 
 class PageNumber(Counting):
@@ -92,7 +92,7 @@ class PageNumber(Counting):
     def ahead(self, token: Token) -> Token:
         return {**token, "page": self._number(token) + 1}
 
-    def behind(self, token: Token | None, records: int) -> Token:
+    def token_after(self, token: Token | None, records: int) -> Token:
         return self.ahead(token or {"page": self._start})
 
     def _number(self, token: Token | None) -> int:
@@ -135,7 +135,7 @@ class Offset(Counting):
     def ahead(self, token: Token) -> Token:
         return {**token, "offset": self._offset(token) + self._size}
 
-    def behind(self, token: Token | None, records: int) -> Token:
+    def token_after(self, token: Token | None, records: int) -> Token:
         return {"offset": self._offset(token) + records}
 
     def _offset(self, token: Token | None) -> int:

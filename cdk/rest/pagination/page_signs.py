@@ -47,7 +47,7 @@ _POSITION = re.compile(
 _NO_LETTER = re.compile(r"[^a-z]")
 
 
-def unfollowed_next(response: Response) -> str:
+def unused_next_page(response: Response) -> str:
     """Return, as a doubt, where a response names a next page that its paginator does not use; else empty."""
     return _next_in_headers(response) or _of_body(response).next
 
@@ -83,14 +83,14 @@ def total_records(response: Response) -> int:
     return next((total.number for total in totals if not total.counts_pages), 0)
 
 
-def counts_positions(token: Stored) -> bool:
+def has_position(token: Stored) -> bool:
     """Whether a page token is a URL with a position in a list, so that new and deleted records shift its page."""
     if isinstance(token, Mapping):
-        return any(map(counts_positions, token.values()))
+        return any(map(has_position, token.values()))
     return isinstance(token, str) and _POSITION.search(token) is not None
 
 
-def full_page(response: Response, count: int) -> str:
+def full_page_doubt(response: Response, count: int) -> str:
     """Return, as a doubt, that the page has as many records as its request allowed; else empty.
 
     Empty if the response reports a total, as `unread_total` is more reliable, and for one record, which may be all that

@@ -35,7 +35,7 @@ def saved_token(request: Request, token: Stored) -> Stored:
     return _marks(pairs).cut(_without(token, pairs)) if pairs else token
 
 
-def put_back(request: Request) -> Request:
+def restore_secrets(request: Request) -> Request:
     """Return `request`, made from a saved token, with the marks replaced by its current secrets."""
     if _MARK not in request.url and _MARK not in str(request.params) and _BODY_MARK not in (request.body or b""):
         return request
@@ -74,7 +74,7 @@ def _without(token: Stored, pairs: tuple[tuple[str, str], ...]) -> Stored:
     return f"{head}?{others}" if others else head
 
 
-def ask_url(request: Request, token: Token) -> Request:
+def with_page_url(request: Request, token: Token) -> Request:
     """Return `request` for the URL of a token, which has its own parameters; only the secret ones are added again.
 
     Raises BadState: when the token has no URL.

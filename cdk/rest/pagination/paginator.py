@@ -6,7 +6,7 @@ from typing import Protocol
 from cdk.base.values import Record
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.pagination.last_page import DoubtsEnd
-from cdk.rest.pagination.page_signs import unfollowed_next
+from cdk.rest.pagination.page_signs import unused_next_page
 from cdk.streams.page import Token
 
 
@@ -34,7 +34,7 @@ class SinglePage(DoubtsEnd):
     """The paginator of streams with a single page."""
 
     def doubt(self, response: Response) -> str:
-        return unfollowed_next(response)
+        return unused_next_page(response)
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         return None

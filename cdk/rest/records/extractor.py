@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias, TypeGuard
 from cdk.base.errors import DecodeError
 from cdk.base.logs import logger
 from cdk.base.values import JsonValue, json_kind
-from cdk.rest.errors.failed_body import refuse_outage
+from cdk.rest.errors.failed_body import raise_on_outage
 from cdk.rest.http.json_path import ANY, absence, path
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.records.decoder import Decoder, JsonDocument
@@ -123,7 +123,7 @@ class FieldExtractor(Extractor):
         while batch := list(islice(items, PAGE)):
             for item in batch if self.where and self.where[0] != ANY else ():
                 if type(item) is dict and not item.get(self.where[0]):
-                    refuse_outage(response, item, self.where)
+                    raise_on_outage(response, item, self.where)
             yield self._find(batch)
 
 

@@ -15,7 +15,7 @@ from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.token_files import TokenFiles
 from cdk.rest.auth.tokens import Tokens
 from cdk.sources.config import prepared_config
-from cdk.sources.config_file import ConfigEvents, cannot_save
+from cdk.sources.config_file import ConfigEvents, save_problem
 from cdk.sources.discovery import find_source
 from cdk.sources.manifests import manifest_source
 from cdk.spark.datasource.options import DataSourceOptions
@@ -107,7 +107,7 @@ def tokens_of(options: DataSourceOptions, secrets: Secrets) -> Tokens:
         tokens.store = TokenFiles(folder_at(options.target, {}))
     elif options.config_file is None:
         tokens.store = Nowhere("no option config_file or target was given")
-    elif why := cannot_save(options.config_file):
+    elif why := save_problem(options.config_file):
         tokens.store = Nowhere(f"no option target was given, and {why}")
     return tokens
 

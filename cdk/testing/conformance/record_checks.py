@@ -6,7 +6,7 @@ from functools import reduce
 
 from cdk.base.schema_validator import DRAFT_7, SchemaValidator
 from cdk.base.values import FieldValue, canonical
-from cdk.rest.pagination.last_page import looking_behind
+from cdk.rest.pagination.last_page import checking_pages_after_end
 from cdk.state.manager import ConnectorStateManager
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
@@ -93,7 +93,7 @@ def _empty(subject: SuiteSubject, stream: Stream) -> Nonconforming:
 def check_warnings(subject: SuiteSubject, may_warn: Sequence[str]) -> None:
     """Check that a first read gives no warnings, and that no records follow the page taken for the last."""
     warnings = [text for text in subject.first.warnings if text.partition(":")[0] not in may_warn]
-    with looking_behind():
+    with checking_pages_after_end():
         subject.read(why="a read that asks for what comes behind the last pages")
     if warnings:
         raise Nonconforming(

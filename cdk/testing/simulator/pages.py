@@ -81,15 +81,15 @@ class PageShape:
         return Response(200, Headers(headers), to_json(body, str), request.full_url, request)
 
 
-def places(looks_at: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+def places(examined_paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """Return the paths a paginator looks at where a page can hold a value."""
-    known = [tuple(each) for each in dict.fromkeys(looks_at) if len(each) > 1 and each[0] in _SCOPES]
+    known = [tuple(each) for each in dict.fromkeys(examined_paths) if len(each) > 1 and each[0] in _SCOPES]
     return [each for each in known if not any(other[: len(each)] == each and other != each for other in known)]
 
 
-def shapes(path: tuple[str, ...], sizes: Sequence[int], looks_at: Sequence[tuple[str, ...]]) -> Iterator[PageShape]:
+def shapes(path: tuple[str, ...], sizes: Sequence[int], examined_paths: Sequence[tuple[str, ...]]) -> Iterator[PageShape]:
     """Yield possible shapes of pages that have a next page, the likeliest first."""
-    within = places(looks_at)
+    within = places(examined_paths)
     in_list = not path and any(each[0] == "response" for each in within)
     for size, single in [(1, True)] if in_list else [(each, False) for each in sizes]:
         for values in _choices(within, path):

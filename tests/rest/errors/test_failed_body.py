@@ -3,7 +3,7 @@
 import pytest
 
 from cdk import Json
-from cdk.rest.errors.failed_body import is_error_page, says_outage
+from cdk.rest.errors.failed_body import is_error_page, reports_outage
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ from cdk.rest.errors.failed_body import is_error_page, says_outage
     ],
 )
 def test_words_of_what_passes_or_must_be_looked_at_are_an_outage(fields: Json) -> None:
-    assert says_outage({**fields, "items": []}, ("items",))
-    assert says_outage(fields, ("items",))
+    assert reports_outage({**fields, "items": []}, ("items",))
+    assert reports_outage(fields, ("items",))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_words_of_what_passes_or_must_be_looked_at_are_an_outage(fields: Json) -
     ],
 )
 def test_what_finds_nothing_is_none(fields: Json) -> None:
-    assert not says_outage({**fields, "items": []}, ("items",))
+    assert not reports_outage({**fields, "items": []}, ("items",))
 
 
 @pytest.mark.parametrize("body", ["Too many requests", 429, False, ["slow down"], [{"items": []}, "slow down"]])
@@ -96,6 +96,6 @@ def test_nothing_is_no_error(body: Json) -> None:
 def test_an_outage_may_be_said_around_the_list() -> None:
     around: Json = {"meta": {"error": "busy"}, "data": {"error": "quota", "items": []}}
 
-    assert says_outage(around, ("data", "items"))
-    assert not says_outage({"data": [], "other": {"error": "busy"}}, ("data",))
-    assert not says_outage([], ())
+    assert reports_outage(around, ("data", "items"))
+    assert not reports_outage({"data": [], "other": {"error": "busy"}}, ("data",))
+    assert not reports_outage([], ())

@@ -7,7 +7,7 @@ import pytest
 from cdk import ConfigError, DecodeError, FatalError, Json, PaginationLoop, Partition, Record, Slice, parent_partitions
 from cdk.base.values import JsonValue
 from cdk.rest import CursorToken, HttpStream, Offset, PageNumber, Paginator, Response, SinglePage
-from cdk.rest.pagination.last_page import looking_behind
+from cdk.rest.pagination.last_page import checking_pages_after_end
 from cdk.testing import MockApi, ReadResult, Route, read
 
 
@@ -301,7 +301,7 @@ def capped(cap: int, total: int = 7) -> MockApi:
 @pytest.mark.parametrize("paginator", [PageNumber(size=100), Offset(100)])
 def test_a_page_behind_the_last_one_that_has_records_is_an_error_where_somebody_looks(paginator: Paginator) -> None:
     unseen = read(Items(paginator), transport=capped(3))
-    with looking_behind():
+    with checking_pages_after_end():
         seen = read(Items(paginator), transport=capped(3))
 
     assert (len(unseen.records), unseen.error) == (3, None)
@@ -324,7 +324,7 @@ def refused() -> MockApi:
 @pytest.mark.parametrize("api", [lambda: capped(100), repeated, refused], ids=["empty", "repeated", "refused"])
 def test_nothing_behind_the_last_page_is_all_right(api: Callable[[], MockApi]) -> None:
     asked = api()
-    with looking_behind():
+    with checking_pages_after_end():
         result = read(Items(PageNumber(size=100)), transport=asked)
 
     assert result.error is None
@@ -335,7 +335,7 @@ def test_only_behind_the_fullest_last_page_somebody_looks() -> None:
     api = MockApi()
     for part, count in (("a", 2), ("b", 1), ("c", 3)):
         api.get(f"/{part}").returns(json={"data": [{"id": number} for number in range(count)]})
-    with looking_behind():
+    with checking_pages_after_end():
         read(Items(PageNumber(size=100), ["a", "b", "c"]), transport=api)
 
     assert [request.params["page"] for request in api.requests] == [1, 2, 1, 1, 2]

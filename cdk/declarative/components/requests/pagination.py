@@ -17,7 +17,7 @@ from cdk.rest import Decoder
 from cdk.rest.http.json_path import absence
 from cdk.rest.http.messages import Headers
 from cdk.rest.pagination.page_number import next_number
-from cdk.rest.pagination.page_signs import full_page, links, unfollowed_next
+from cdk.rest.pagination.page_signs import full_page_doubt, links, unused_next_page
 from cdk.rest.tracing import explain_next
 
 _COMPARED = re.compile(
@@ -43,7 +43,7 @@ class _OnePage(PageRequests):
         return None
 
     def doubt(self, page: PageResult, size: int | None) -> str:
-        return unfollowed_next(page.response) or full_page(page.response, page.raw)
+        return unused_next_page(page.response) or full_page_doubt(page.response, page.raw)
 
 
 class DefaultPaginator(AnyPaginator):
@@ -86,7 +86,7 @@ class _StrategyPages(PageRequests):
     def __init__(self, component: DefaultPaginator, strategy: PageStrategy, ctx: BuildContext) -> None:
         self._strategy = strategy
         self.size, self.reads_body, self.counts = strategy.size, strategy.reads_body, strategy.counts
-        self.looks_at = strategy.looks_at
+        self.examined_paths = strategy.examined_paths
         self._put_token = None if component.page_token_option is None else component.page_token_option.build(ctx)
         self._put_size = None if component.page_size_option is None else component.page_size_option.build(ctx)
 
@@ -110,8 +110,8 @@ class _StrategyPages(PageRequests):
     def ahead(self, token: JsonValue, size: int | None) -> JsonValue:
         return self._strategy.ahead(token, size)
 
-    def behind(self, page: PageResult) -> JsonValue:
-        return self._strategy.behind(page)
+    def token_after(self, page: PageResult) -> JsonValue:
+        return self._strategy.token_after(page)
 
     def doubt(self, page: PageResult, size: int | None) -> str:
         return self._strategy.doubt(page, size)
@@ -199,11 +199,11 @@ class _Counting(PageStrategy):
             return None
         return token + step
 
-    def behind(self, page: PageResult) -> JsonValue:
+    def token_after(self, page: PageResult) -> JsonValue:
         return self._number(page) + (page.raw if self._by_records else 1)
 
     def doubt(self, page: PageResult, size: int | None) -> str:
-        return unfollowed_next(page.response)
+        return unused_next_page(page.response)
 
     def next(self, page: PageResult, size: int | None) -> JsonValue:
         if self._size_expression is not None:
@@ -260,7 +260,7 @@ class _CursorStrategy(PageStrategy):
         self._value, self._stop, self.size = value, stop, size
         templates = [e.template for e in (value, stop) if e is not None and e.template is not None]
         read = set().union(*(template.names for template in templates))
-        self.looks_at = [path for template in templates for path in template.paths]
+        self.examined_paths = [path for template in templates for path in template.paths]
         self.reads_body = "response" in read
         self._links, self._reads_last = "headers" in read, "last_record" in read
         self._reads_size = "last_page_size" in read

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from cdk.base.errors import DecodeError
 from cdk.base.values import JsonValue, from_json
-from cdk.rest.errors.failed_body import refuse_outage
+from cdk.rest.errors.failed_body import raise_on_outage
 from cdk.rest.http.messages import Response
 from cdk.rest.records.decoders.text_formats import BodyFile, not_encoded
 
@@ -54,7 +54,7 @@ class JsonItems:
                 raise DecodeError(f"{response.request}: the body is not JSON, or is truncated: {why}") from None
             if not any_items:
                 with suppress(ValueError):  # the body is longer than its recorded start
-                    refuse_outage(response, from_json(b"".join(begin)), self.items_path.split("."))
+                    raise_on_outage(response, from_json(b"".join(begin)), self.items_path.split("."))
 
 
 def _unmarked(pieces: Iterator[bytes]) -> Iterator[bytes]:

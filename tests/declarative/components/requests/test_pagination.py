@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from cdk.base.errors import ManifestError
-from cdk.rest.pagination.last_page import looking_behind
+from cdk.rest.pagination.last_page import checking_pages_after_end
 from cdk.testing import MockApi
 from tests.declarative.manifests import ids, option, paginator, queries, run
 
@@ -310,7 +310,7 @@ def test_a_page_behind_the_last_one_that_has_records_is_an_error_where_somebody_
         return run(api, paginator=paginator({"type": kind, "page_size": 100}))
 
     unseen = read()
-    with looking_behind():
+    with checking_pages_after_end():
         seen = read()
 
     assert (ids(unseen), unseen.error) == ([1, 2], None)
