@@ -858,7 +858,7 @@ BUGS = [
     Bug(
         "a rotated token is stored before it is used",
         "rest/auth/token_owner",
-        "run_tokens().save(self.key, value, self._seal, elsewhere=elsewhere)",
+        "run_tokens().save(self.key, value, self._storage_secret, elsewhere=elsewhere)",
         "pass",
         "tests/spark/test_single_use_tokens.py",
     ),
@@ -1144,7 +1144,12 @@ BUGS = [
         '"\\n".join(texts)',
         "tests/spark/test_traces.py",
     ),
-    Bug("a page ends a wait", "rest/http/activity", "self._doing.get(stream, Doing()).pages + 1)", "9, 9e9, 'busy')"),
+    Bug(
+        "a page ends a wait",
+        "rest/http/activity",
+        "self._doing.get(stream, StreamActivity()).pages + 1)",
+        "9, 9e9, 'busy')",
+    ),
     Bug("what a task did is not seen for ever", "rest/http/activity", "self._file.unlink(missing_ok=True)", "pass"),
     Bug(
         "what people see of a wait has no secret",
@@ -1571,7 +1576,7 @@ BUGS = [
     Bug(
         "a redirect that leads nowhere has no records",
         "rest/errors/status_errors",
-        "dict.fromkeys(range(300, 400), _NO_REDIRECT)",
+        "dict.fromkeys(range(300, 400), _NOT_FOLLOWED)",
         "{}",
         "tests/rest/test_http_stream.py",
     ),
@@ -2437,8 +2442,8 @@ BUGS = [
     Bug(
         "an answer has a deadline",
         "rest/http/egress_pools",
-        "min(remaining, self._silence)",
-        "self._silence",
+        "min(remaining, self._read_timeout)",
+        "self._read_timeout",
         "tests/rest/http/test_transport.py",
     ),
     Bug(

@@ -27,14 +27,14 @@ Status: TypeAlias = Literal["running", "completed", "failed", "timeout", "skippe
 ATTEMPTS = 3
 """How often a job is created before the slice fails."""
 
-POLL = 5.0
+POLL_SECONDS = 5.0
 """Seconds between two requests for the status of a job."""
 
-PLACE_POLL = 0.1
+SLOT_POLL_SECONDS = 0.1
 """Seconds between two checks whether another job may run, which send no request."""
 
 _LONGEST_TOKEN = 10_000
-_REFUSALS = (NotFound, BadRequest, Forbidden)
+_REJECTIONS = (NotFound, BadRequest, Forbidden)
 
 
 @dataclass(slots=True)
@@ -133,26 +133,26 @@ class JobReader:
 
     def read(self, slice: Slice) -> Iterator[Item]:
         """Yield the records of a slice, with checkpoints at the job and after each of its targets."""
-        taken = self._wait_for_a_place(slice)
+        reserved = self._wait_for_slot(slice)
         try:
             job = yield from self._completed(slice)
         finally:
             # Free the place before downloading: the stream that consumes the records may itself need a job to continue.
-            if taken:
+            if reserved:
                 self._budget.release()
         if job is not None:
             yield from self._downloaded(job)
-            self._quietly("deleted", job)
+            self._dispose("deleted", job)
 
-    def _wait_for_a_place(self, slice: Slice) -> bool:
+    def _wait_for_slot(self, slice: Slice) -> bool:
         waited = 0.0
         while not self._budget.try_start():
             if waited >= self._timeout:
                 # Two jobs that wait for each other's records would otherwise wait forever.
                 logger.warning("%s: waited %.0f s for another job to end; creating this one anyway", slice, waited)
                 return False
-            self._sleep(PLACE_POLL)
-            waited += PLACE_POLL
+            self._sleep(SLOT_POLL_SECONDS)
+            waited += SLOT_POLL_SECONDS
         return True
 
     def _completed(self, slice: Slice) -> Generator[Item, None, Job | None]:
@@ -170,16 +170,16 @@ class JobReader:
             try:
                 if job.token is not None and not job.resumed:
                     yield Page((), {"job": job.token}, runs_job=True)
-                status = self._settled(job)
+                status = self._final_status(job)
             except BaseException:
                 if job.token is None:
-                    self._quietly("aborted", job)
+                    self._dispose("aborted", job)
                 raise
             if status == "completed":
                 return job
             if status == "skipped":
                 return None
-            ended = self._ended(job, status, attempt)
+            ended = self._clean_up(job, status, attempt)
             job = None
         raise FatalError(
             f"the job for {slice} was created {ATTEMPTS} times, and the last one {ended}; check what the API reports "
@@ -195,28 +195,28 @@ class JobReader:
             logger.warning("the job for %s could not be created, trying again: %s", slice, error)
             return None
 
-    def _settled(self, job: Job) -> Status:
+    def _final_status(self, job: Job) -> Status:
         waited = 0.0
-        while (status := self._look(job)) == "running":
+        while (status := self._poll(job)) == "running":
             if waited >= self._timeout:
                 logger.warning("the job for %s is still running after %.0f s", job.slice, waited)
                 return "timeout"
-            self._sleep(POLL)
-            waited += POLL
+            self._sleep(POLL_SECONDS)
+            waited += POLL_SECONDS
         return status
 
-    def _look(self, job: Job) -> Status:
+    def _poll(self, job: Job) -> Status:
         try:
             return self._api.status(job)
-        except _REFUSALS as refused:
+        except _REJECTIONS as refused:
             if job.resumed:
                 raise _job_missing(refused) from refused
             raise
 
-    def _ended(self, job: Job, status: Status, attempt: int) -> str:
+    def _clean_up(self, job: Job, status: Status, attempt: int) -> str:
         """Clean up after a job that failed or timed out, and return which of the two for messages."""
         if status == "timeout":
-            self._quietly("aborted", job)
+            self._dispose("aborted", job)
         if job.done or job.page:
             # Another job may have other targets, so the progress in these cannot be carried over.
             raise StaleToken("the job that an earlier read created ended before all of it was downloaded")
@@ -245,12 +245,12 @@ class JobReader:
                         case _:
                             yield item
                 page = None
-        except _REFUSALS as refused:
+        except _REJECTIONS as refused:
             if job.resumed:
                 raise _job_missing(refused) from refused
             raise
 
-    def _quietly(self, what: Literal["aborted", "deleted"], job: Job) -> None:
+    def _dispose(self, what: Literal["aborted", "deleted"], job: Job) -> None:
         """Abort or delete a job. A failure is only logged: it costs nothing but space at the API."""
         try:
             (self._api.abort if what == "aborted" else self._api.delete)(job)

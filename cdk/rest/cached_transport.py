@@ -48,7 +48,7 @@ class CachedResponses:
         with self._locks[int(key[:8], 16) % _STRIPES]:
             packed = storage.get(key)
             if packed is not None:
-                current_metrics().hit()
+                current_metrics().count_cached()
                 return _unpack(packed, request)
             response = transport.send(request)
             if response.ok:

@@ -23,7 +23,7 @@ from cdk.rest.tracing import TRACE
 
 T = TypeVar("T")
 
-_AGAIN = frozenset((Action.RETRY, Action.RATE_LIMITED))
+_RETRIED = frozenset((Action.RETRY, Action.RATE_LIMITED))
 
 
 class Sender(Protocol):
@@ -76,7 +76,7 @@ class HttpClient:
                     return outcome
                 case _ if action is Action.REFRESH_TOKEN_THEN_RETRY:
                     renewed = self._renew(outcome, renewed=renewed)
-                case _ if action not in _AGAIN:
+                case _ if action not in _RETRIED:
                     raise _error(outcome, verdict)
                 case _:
                     pass
@@ -91,15 +91,15 @@ class HttpClient:
         attempt = 1
         while True:
             try:
-                return self._followed(flow())
+                return self._run_flow(flow())
             except CdkError as error:
                 verdict = self.error_handler.judge(error, attempt)
-                if verdict.action not in _AGAIN:
+                if verdict.action not in _RETRIED:
                     raise _error(error, verdict) from None
                 self._wait(error.message, verdict, attempt)
             attempt += 1
 
-    def _followed(self, flow: Generator[Request, Response, T]) -> T:
+    def _run_flow(self, flow: Generator[Request, Response, T]) -> T:
         with closing(flow):
             try:
                 request = next(flow)
@@ -111,11 +111,15 @@ class HttpClient:
 
     def _outcome(self, request: Request) -> Response | CdkError:
         try:
-            return self._send(request) if self.authenticator is None else self._authorized(self.authenticator, request)
+            return (
+                self._send(request)
+                if self.authenticator is None
+                else self._send_authorized(self.authenticator, request)
+            )
         except CdkError as error:
             return error
 
-    def _authorized(self, authenticator: Authenticator, request: Request) -> Response:
+    def _send_authorized(self, authenticator: Authenticator, request: Request) -> Response:
         # Closing the flow releases what it holds, also when sending failed.
         with closing(authenticator.flow(request)) as flow:
             following = next(flow)
@@ -154,8 +158,8 @@ class HttpClient:
         retries.info("%s%s; waiting %.1f s to try again, after attempt %d", why, limited, verdict.wait, attempt)
         if limited and self._on_rate_limited is not None:
             self._on_rate_limited(verdict.wait)
-        current_metrics().retry(verdict.wait, limited=bool(limited))
-        if verdict.action in _AGAIN:
+        current_metrics().count_retry(verdict.wait, limited=bool(limited))
+        if verdict.action in _RETRIED:
             note_complaint()
         note_wait(verdict.wait, why)
         self._sleep(verdict.wait)

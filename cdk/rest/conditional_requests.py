@@ -53,7 +53,7 @@ class ConditionalTransport:
         Raises NotModified: when the server answers 304, when the body equals the previous one, or when a response
         without validators was read not long ago. Raises FatalError: for a 304 to a request without a validator.
         """
-        if not _conditional(request):
+        if not _can_be_conditional(request):
             return self._transport.send(request)
         mark = fingerprint(request, self._passing)
         if self._probe.skips(mark):
@@ -117,7 +117,7 @@ class _ConditionalSender:
 
     def send(self, transport: Transport, request: Request) -> Response:
         """Send as ConditionalTransport. Raises as it, and FatalError: for another conditional request of the slice."""
-        if not _conditional(request):
+        if not _can_be_conditional(request):
             return transport.send(request)
         mark, result = fingerprint(request), self.result
         if result.request not in (None, mark):
@@ -179,7 +179,7 @@ def several_pages(stream: str, option: str) -> FatalError:
     )
 
 
-def _conditional(request: Request) -> bool:
+def _can_be_conditional(request: Request) -> bool:
     """Whether a condition may be added to a request: it must be a GET without conditions of its own."""
     return request.method == "GET" and not request.is_conditional
 

@@ -21,7 +21,7 @@ from cdk.rest.client import HttpClient, Sender
 from cdk.rest.errors.status_errors import BadRequest, error_text
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import CredentialScope, ForeignHost
-from cdk.rest.limits.task_budgets import SliceTerm, waiting
+from cdk.rest.limits.task_budgets import SliceTerm, limiting_waits
 from cdk.rest.pagination.last_page import DoubtsEnd, check_page_after_end, doubtful_page_warning, unread_rows_warning
 from cdk.rest.pagination.page_number import Counting
 from cdk.rest.pagination.page_signs import full_page_doubt, has_position, says_end, total_records, unread_total
@@ -192,5 +192,5 @@ def send_with_later(
 
 def _send_unless_budget_waits(client: Sender, request: Request) -> Response:
     """Send a request ahead. Raises TermEnded: when a budget would have to wait. Raises what the client raises."""
-    with waiting(SliceTerm(lambda: 0.0)):
+    with limiting_waits(SliceTerm(lambda: 0.0)):
         return client.send(request)

@@ -19,7 +19,7 @@ from cdk.base.wording import counted
 from cdk.cli.sync.json_log import JsonLog
 from cdk.cli.sync.stream_table import MARKS, Pace, doing_text, how_far, screen, span
 from cdk.lake.delta.write_modes import traits_of
-from cdk.rest.http.activity import Doing
+from cdk.rest.http.activity import StreamActivity
 from cdk.rest.http.metrics import HttpMetrics
 from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.counts import StaleCount
@@ -61,7 +61,7 @@ class Display:
         self._said: dict[str, StreamReport] = {}
         self._spoke = self._started
         self._spinner = Spinner("dots")
-        self.doing: Callable[[], Mapping[str, Doing]] = dict
+        self.doing: Callable[[], Mapping[str, StreamActivity]] = dict
         self._ending = ""
         self._live = Live(get_renderable=self._progress, console=self._console, refresh_per_second=4, transient=True)
 
@@ -295,5 +295,5 @@ def _requests(http: HttpMetrics) -> str:
     if not http.requests:
         return ""
     again = f", {http.retries:,} tried again" if http.retries else ""
-    waited = f", {span(http.waited)} of waiting" if http.waited >= 1 else ""
-    return f"; {counted(http.requests, 'request')}, {filesize.decimal(http.received)} received{again}{waited}"
+    waited = f", {span(http.waited_seconds)} of waiting" if http.waited_seconds >= 1 else ""
+    return f"; {counted(http.requests, 'request')}, {filesize.decimal(http.received_bytes)} received{again}{waited}"

@@ -19,7 +19,7 @@ from cdk.rest.errors.wait_strategies import retry_after
 from cdk.rest.http.authenticator import Learn, Setting, ignore, text_of
 from cdk.rest.http.messages import Request, Response
 
-Keep: TypeAlias = Callable[[Mapping[tuple[str, ...], JsonValue]], None]
+SaveTokens: TypeAlias = Callable[[Mapping[tuple[str, ...], JsonValue]], None]
 """Saves values in the config, each at its path. They are durable when it returns."""
 
 _FORM = "application/x-www-form-urlencoded"
@@ -41,7 +41,7 @@ class TokenFields:
 class StoredTokens:
     """Saves the tokens of a token server for the next run. Needed for refresh tokens that work only once."""
 
-    save: Keep
+    save: SaveTokens
     """Called with new tokens before the first of them is used, so that a crash loses none."""
     access_token: tuple[str, ...] = ("credentials", "access_token")
     """The path of the access token in the config. The fields below are paths, too."""
@@ -106,10 +106,10 @@ class OAuth2(TokenOwner):
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
         """Raises CredentialsError: when the token request is rejected, or its response has no token."""
-        yield from self.flow_with(request, _bearing)
+        yield from self.flow_with(request, _with_bearer)
 
-    def _login(self) -> Sequence[JsonValue]:
-        parts: list[JsonValue] = [text_of(self.token_url), text_of(self.client_id), self._first]
+    def _identity_values(self) -> Sequence[JsonValue]:
+        parts: list[JsonValue] = [text_of(self.token_url), text_of(self.client_id), self._configured_refresh_token]
         if self.stored is None:
             # A single-use refresh token must have one owner, whatever other settings it is used with.
             extra = self.extra() if callable(self.extra) else self.extra
@@ -118,12 +118,12 @@ class OAuth2(TokenOwner):
         return parts
 
     @property
-    def _first(self) -> str | None:
+    def _configured_refresh_token(self) -> str | None:
         return None if self.refresh_token is None else text_of(self.refresh_token)
 
     @property
-    def _seal(self) -> str:
-        return f"{self._first or ''}\n{text_of(self.client_secret)}"
+    def _storage_secret(self) -> str:
+        return f"{self._configured_refresh_token or ''}\n{text_of(self.client_secret)}"
 
     @property
     def _single_use(self) -> bool:
@@ -156,25 +156,27 @@ class OAuth2(TokenOwner):
         fields = {**extra, **self._form(headers, state)}
         # Servers echo the fields in all kinds of responses, so the request must know which are secret.
         client = text_of(self.client_id)
-        hidden = frozenset(str(value) for name, value in fields.items() if value != client and name not in self._open)
+        hidden = frozenset(
+            str(value) for name, value in fields.items() if value != client and name not in self._public_fields
+        )
         if self.credentials_in == "header":
             hidden |= {text_of(self.client_secret)}
         if self.send_in == "request_parameter":
             secret = frozenset(name.lower() for name in fields)
-            params = {name: _shown(value) for name, value in fields.items()}
+            params = {name: _query_value(value) for name, value in fields.items()}
             return Request("POST", url, params, headers, secret=secret, hidden=hidden)
         if not any(name.lower() == "content-type" for name in headers):
             headers["Content-Type"] = _FORM
         return Request("POST", url, headers=headers, body=urlencode(fields, doseq=True).encode(), hidden=hidden)
 
     @property
-    def _open(self) -> set[str]:
+    def _public_fields(self) -> set[str]:
         """The fields that are not secret, and without which errors would be of little use."""
         return {self.fields.grant_type, self.fields.client_id, "scope", "scopes"}
 
     def _form(self, headers: dict[str, str], state: TokenState) -> dict[str, JsonValue]:
         """Return the standard fields. Adds the client's credentials to `headers` if they are sent there."""
-        names, refresh = self.fields, self._refresh(state)
+        names, refresh = self.fields, self._refresh_token(state)
         usual = "client_credentials" if refresh is None else "refresh_token"
         form: dict[str, JsonValue] = {names.grant_type: usual if self.grant_type is None else text_of(self.grant_type)}
         if self.assertion is not None:
@@ -190,8 +192,8 @@ class OAuth2(TokenOwner):
             form["scope"] = " ".join(self.scopes)
         return form
 
-    def _refresh(self, state: TokenState) -> str | None:
-        return self._first if state.refresh_token is None else state.refresh_token
+    def _refresh_token(self, state: TokenState) -> str | None:
+        return self._configured_refresh_token if state.refresh_token is None else state.refresh_token
 
     def _read_response(self, response: Response, state: TokenState, now: datetime) -> None:
         self.refusal.check(response)
@@ -209,10 +211,10 @@ class OAuth2(TokenOwner):
             )
         expires = expiry(find(body, names.expires_in), self.expiry_format, now)
         renewed = find(body, names.refresh_token)
-        self._hide(token)
+        self._learn_secret(token)
         if isinstance(renewed, str) and renewed and self.refresh_token is not None:
-            self._hide(renewed)
-            state.rotated = state.rotated or renewed != self._refresh(state)
+            self._learn_secret(renewed)
+            state.rotated = state.rotated or renewed != self._refresh_token(state)
             state.refresh_token = renewed
         usable = usable_until(expires, now)
         self._save(token, expires, usable, state)
@@ -230,16 +232,16 @@ class OAuth2(TokenOwner):
             self.stored.access_token: token,
             self.stored.expiry: written_expiry(expires, self.stored.expiry_format),
         }
-        refresh = self._refresh(state)
+        refresh = self._refresh_token(state)
         if refresh is not None:
             updates[self.stored.refresh_token] = refresh
         self.stored.save(updates)
 
 
-def _bearing(request: Request, token: str) -> Request:
+def _with_bearer(request: Request, token: str) -> Request:
     return with_header(request, "Authorization", f"Bearer {token}")
 
 
-def _shown(value: JsonValue) -> JsonValue:
+def _query_value(value: JsonValue) -> JsonValue:
     """Convert a query parameter to the string that a form would send."""
     return value if isinstance(value, list | tuple) else str(value)

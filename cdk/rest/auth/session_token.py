@@ -44,14 +44,14 @@ class _Session(TokenOwner):
         """Raises CredentialsError: when the login is rejected, or its response has no token."""
         if self.life is None:
             token = yield from self._obtain()
-            self._hide(token)
+            self._learn_secret(token)
             yield self._send_with(request, token)
         else:
             yield from self.flow_with(request, self._send_with)
 
     _single_use = False
-    _first = None
-    _seal = ""
+    _configured_refresh_token = None
+    _storage_secret = ""
 
     def _begin(self, state: TokenState, now: datetime) -> None:
         pass
@@ -59,7 +59,7 @@ class _Session(TokenOwner):
     def _renew(self, state: TokenState, now: datetime) -> Generator[Request, Response, None]:
         assert self.life is not None
         token = yield from self._obtain()
-        self._hide(token)
+        self._learn_secret(token)
         state.access_token, state.started, state.expires = token, now, now + self.life
 
 
@@ -92,7 +92,7 @@ class SessionToken(_Session):
     def owners(self) -> Sequence[TokenOwner]:
         return [] if self.life is None or not self.identity else [self]
 
-    def _login(self) -> Sequence[JsonValue]:
+    def _identity_values(self) -> Sequence[JsonValue]:
         return [self.identity or uuid4().hex]
 
     def _send_with(self, request: Request, token: str) -> Request:
@@ -168,7 +168,7 @@ class LegacySessionToken(_Session):
         super().__init__(self.learn, self.clock)
         report(self)
 
-    def _login(self) -> Sequence[JsonValue]:
+    def _identity_values(self) -> Sequence[JsonValue]:
         settings = (self.header, self.login_url, self.token_field, self.session_token, self.user, self.password)
         return [text_of(setting) for setting in settings]
 

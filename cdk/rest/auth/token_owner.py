@@ -68,7 +68,7 @@ class TokenOwner(ABC):
         self._own, self._key = TokenState(), ""
 
     @abstractmethod
-    def _login(self) -> Sequence[JsonValue]:
+    def _identity_values(self) -> Sequence[JsonValue]:
         """Return the values that identify this login: equal, in every process, for equal settings and credentials."""
 
     @abstractmethod
@@ -81,12 +81,12 @@ class TokenOwner(ABC):
 
     @property
     @abstractmethod
-    def _first(self) -> str | None:
+    def _configured_refresh_token(self) -> str | None:
         """The refresh token of the config; None if there is none."""
 
     @property
     @abstractmethod
-    def _seal(self) -> str:
+    def _storage_secret(self) -> str:
         """The secret that decrypts stored tokens: only holders of the config have it."""
 
     @property
@@ -98,7 +98,7 @@ class TokenOwner(ABC):
     def key(self) -> str:
         """The key of this login: equal, in every process, for equal settings and credentials."""
         if not self._key:
-            self._key = key_of(*self._login())
+            self._key = key_of(*self._identity_values())
         return self._key
 
     def forget(self) -> None:
@@ -162,7 +162,7 @@ class TokenOwner(ABC):
     def _ready(self, state: TokenState, seconds: float) -> Generator[Request, Response, None]:
         now = self.clock()
         self._begin(state, now)
-        if self._lasts(state, now, seconds):
+        if self._is_valid_for(state, now, seconds):
             return
         if self._single_use and held_tokens() is not None:
             raise TokenNotIssued
@@ -219,7 +219,7 @@ class TokenOwner(ABC):
         if not ended and not rejected:
             if slice is not None:
                 slice.first_used = slice.first_used or now
-            self._hide(issued.token)
+            self._learn_secret(issued.token)
             return issued.token
         must_restart = slice is not None and slice.must_restart
         if not issued.rotates and (held.last or must_restart):
@@ -234,7 +234,7 @@ class TokenOwner(ABC):
                 raise CredentialsError(_TOO_LONG)
         raise TokenEnded
 
-    def _lasts(self, state: TokenState, now: datetime, seconds: float) -> bool:
+    def _is_valid_for(self, state: TokenState, now: datetime, seconds: float) -> bool:
         """Whether there is a token that remains valid for `seconds`, or for half of its life if that is shorter."""
         if state.access_token is None or state.expires is None or state.started is None or now >= state.expires:
             return False
@@ -250,24 +250,24 @@ class TokenOwner(ABC):
 
     def _load(self, state: TokenState, tokens: Tokens) -> None:
         """Load the tokens that an earlier run stored into `state`."""
-        if self._first is None or state.rotated:
+        if self._configured_refresh_token is None or state.rotated:
             return
-        stored = tokens.load(self.key, self._seal)
+        stored = tokens.load(self.key, self._storage_secret)
         if stored is not None:
             self._begin(state, self.clock())
             state.refresh_token, state.rotated = str(stored["refresh_token"]), True
             state.access_token, state.started = str(stored["access_token"]), self.clock()
             state.expires = saved_expiry(str(stored["expires"]), None)
             for secret in (state.refresh_token, state.access_token):
-                self._hide(secret)
+                self._learn_secret(secret)
 
     def _store(self, token: str, usable: datetime, state: TokenState, *, elsewhere: bool) -> None:
         """Store a rotated refresh token with its access token. elsewhere: whether the config stores them as well."""
         if state.rotated and state.refresh_token is not None:
             value = {"refresh_token": state.refresh_token, "access_token": token, "expires": usable.isoformat()}
-            run_tokens().save(self.key, value, self._seal, elsewhere=elsewhere)
+            run_tokens().save(self.key, value, self._storage_secret, elsewhere=elsewhere)
 
-    def _hide(self, secret: str) -> None:
+    def _learn_secret(self, secret: str) -> None:
         self.learn(secret)
         run_tokens().learn(secret)
 

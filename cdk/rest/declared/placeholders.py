@@ -140,15 +140,15 @@ def _parts(text: str) -> tuple[str | Placeholder, ...]:
         if braces[1] is not None:
             scope, dot, field = braces[1].partition(".")
             if not (scope and dot and field):
-                raise ConfigError(_UNFIT.format(braces[0]))
+                raise ConfigError(_INVALID_BRACES.format(braces[0]))
             parts.append(Placeholder(scope, field))
         elif len(braces[0]) == 1:
-            raise ConfigError(_UNFIT.format(braces[0]))
+            raise ConfigError(_INVALID_BRACES.format(braces[0]))
     if at < len(text):
         parts.append(text[at:])
     return tuple(parts)
 
 
-_UNFIT = (
+_INVALID_BRACES = (
     "found {}, expected {{config.NAME}}, {{window.start}}, {{window.end}} or {{RESOURCE.FIELD}}; double a literal brace"
 )

@@ -78,28 +78,28 @@ class Family:
     def __init__(self, resources: Sequence[resource]) -> None:
         self.members = {each.name: each for each in resources}
         names = [each.name for each in resources]
-        slips = [
+        errors = [
             f"{name}: two resources have this name; rename one of them"
             for name in self.members
             if names.count(name) > 1
         ]
-        slips += [
+        errors += [
             f"{name}: a resource cannot have this name, which placeholders reserve; rename it"
             for name in self.members
             if name in OWN_SCOPES
         ]
         for each in resources:
             try:
-                slips += [f"{each.name}: {slip}" for slip in self._slips(each)]
+                errors += [f"{each.name}: {error}" for error in self._errors(each)]
             except ConfigError as error:
-                slips.append(f"{each.name}: {error}")
-        if slips:
-            raise ConfigError("\n".join(dict.fromkeys(slips)))
+                errors.append(f"{each.name}: {error}")
+        if errors:
+            raise ConfigError("\n".join(dict.fromkeys(errors)))
 
     def parent(self, member: resource) -> resource | None:
         """Return the parent, for each of whose records `member` is read; None if it has none."""
         named = member.named()
-        return next((self.members[name] for name in named if self._above(name) >= set(named)), None)
+        return next((self.members[name] for name in named if self._ancestors(name) >= set(named)), None)
 
     def links(self, member: resource) -> dict[str, str]:
         """Return the fields of the partitions, each with the field of the parent's records that it comes from."""
@@ -111,7 +111,7 @@ class Family:
         parent = self.parent(member)
         return set() if parent is None else {*self.inherited(parent), *self.links(member)}
 
-    def _above(self, name: str) -> set[str]:
+    def _ancestors(self, name: str) -> set[str]:
         """Return a resource and all resources above it. Raises ConfigError: when it is its own ancestor."""
         line, rest = {name}, [(name, above) for above in self.members[name].named()]
         while rest:
@@ -126,7 +126,7 @@ class Family:
                 rest += [(above, further) for further in self.members[above].named()]
         return line
 
-    def _slips(self, member: resource) -> Iterator[str]:
+    def _errors(self, member: resource) -> Iterator[str]:
         named, requested = member.named(), [*member.requested()]
         everything = [*requested, *placeholders(member.add_fields)]
         unknown = [each for each in everything if each.scope not in {*OWN_SCOPES, *self.members}]
@@ -139,7 +139,7 @@ class Family:
                 yield f"{each}: a window has no such field{did_you_mean(each.field, ['start', 'end'])}"
         if unknown:
             return
-        self._above(member.name)
+        self._ancestors(member.name)
         parent = self.parent(member)
         if named and parent is None:
             yield (

@@ -107,7 +107,7 @@ class ResourceStream(HttpStream):
                 trace.page = trace.page._replace(selected=len(records))
         if self.declared.add_fields:
             added = {name: filled(value, values) for name, value in self.declared.add_fields.items()}
-            records = [self._with(record, added) for record in records]
+            records = [self._with_added(record, added) for record in records]
         return page._replace(records=records)
 
     def _passes(self, record: Record) -> bool:
@@ -123,7 +123,7 @@ class ResourceStream(HttpStream):
                 return False
         return True
 
-    def _with(self, record: Record, added: Mapping[str, JsonValue]) -> Record:
+    def _with_added(self, record: Record, added: Mapping[str, JsonValue]) -> Record:
         for name in added:
             if name in record and record[name] != added[name]:
                 raise FatalError(

@@ -15,7 +15,7 @@ Rule: TypeAlias = Callable[[Response], Outcome | None]
 """Returns what a response means, None if the rule does not apply. Also called for successful responses."""
 
 _OUTCOMES = {action: Outcome(action) for action in Action}
-_USUAL = {status: meaning.action for status, meaning in STATUSES.items()}
+_DEFAULT_ACTIONS = {status: meaning.action for status, meaning in STATUSES.items()}
 # Actions that end the search through several handlers. Others, such as FAIL, the next handler may still override.
 _CONCLUSIVE = frozenset(
     (
@@ -60,7 +60,7 @@ class HttpErrorHandler:
         rules: Sequence[Rule] = (),
         retry_policy: RetryPolicy | None = None,
     ) -> None:
-        self._actions = {**_USUAL, **(actions or {})}
+        self._actions = {**_DEFAULT_ACTIONS, **(actions or {})}
         self._not_modified = (actions or {}).get(NOT_MODIFIED, Action.SUCCESS)
         self._rules = tuple(rules)
         self.retry_policy = retry_policy or RetryPolicy()

@@ -72,19 +72,19 @@ def _error_of(meaning: Outcome, response: Response, wait: float | None) -> CdkEr
         signal, advice = _SIGNALS[meaning.action]
         exchange, text = exchange_text(response), response.request.hide(meaning.text)
         return signal(text or f"{exchange}; {advice}", detail=exchange if text else "")
-    usual = _usual(meaning.action, response, wait)
+    default = _default_error(meaning.action, response, wait)
     failure_type = meaning.failure_type if meaning.action is Action.FAIL else None
-    kind = type(usual) if failure_type in (None, usual.failure_type) else _KINDS[failure_type or "system_error"]
-    if kind is type(usual) and not meaning.text:
-        return usual
+    kind = type(default) if failure_type in (None, default.failure_type) else _KINDS[failure_type or "system_error"]
+    if kind is type(default) and not meaning.text:
+        return default
     text = response.request.hide(meaning.text)
-    message, detail = text or usual.message, usual.message if text else ""
+    message, detail = text or default.message, default.message if text else ""
     return RateLimited(message, wait=wait, detail=detail) if kind is RateLimited else kind(message, detail=detail)
 
 
-def _usual(action: Action, response: Response, wait: float | None) -> CdkError:
+def _default_error(action: Action, response: Response, wait: float | None) -> CdkError:
     known = response.status in STATUSES or response.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    # Some APIs report rate limits by a 403, whose usual message would make users check their permissions in vain.
+    # Some APIs report rate limits by a 403, whose default message would make users check their permissions in vain.
     if response.status == RATE_LIMIT_STATUS or (known and action is not Action.RATE_LIMITED):
         return error_for(response, wait=wait)
     exchange = exchange_text(response)

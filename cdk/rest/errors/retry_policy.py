@@ -42,9 +42,9 @@ class RetryPolicy:
         """
         for wait in self.waits:
             if (seconds := wait(outcome, attempt) or 0.0) > 0:
-                return _worth_it(seconds + _MARGIN, LONGEST_WAIT, outcome)
+                return _bounded(seconds + _MARGIN, LONGEST_WAIT, outcome)
         if default:
-            return _worth_it(default, LONGEST_WAIT, outcome)
+            return _bounded(default, LONGEST_WAIT, outcome)
         requested = self.requested(outcome)
         # A rate limiter that rounds down returns 0 for less than a second, and would do so again and again.
         if requested is None or (requested == 0 and attempt > 1):
@@ -53,7 +53,7 @@ class RetryPolicy:
             case Response() if self.caps_retry_after:
                 return min(requested, self.max_wait.total_seconds())
             case _:
-                return _worth_it(requested, self.max_wait, outcome)
+                return _bounded(requested, self.max_wait, outcome)
 
     def requested(self, outcome: Response | CdkError) -> float | None:
         """Return the wait that the API asks for; None if it asks for none."""
@@ -64,7 +64,7 @@ class RetryPolicy:
                 return wait
 
 
-def _worth_it(seconds: float, longest: timedelta, outcome: Response | CdkError) -> float:
+def _bounded(seconds: float, longest: timedelta, outcome: Response | CdkError) -> float:
     if seconds <= longest.total_seconds():
         return seconds
     advice = f"the next attempt would be in {seconds:.0f} s: try again later"

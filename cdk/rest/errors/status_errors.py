@@ -42,14 +42,16 @@ class StatusMeaning(NamedTuple):
 
 NOT_MODIFIED = 304
 # The transport follows redirects with a URL. A redirect that remains has no records, whatever its body contains.
-_NO_REDIRECT = StatusMeaning(Action.FAIL, FatalError, "the redirect cannot be followed: check the URL")
+_NOT_FOLLOWED = StatusMeaning(Action.FAIL, FatalError, "the redirect cannot be followed: check the URL")
 
-_UNASKED = "the request had no validators: a cache or proxy between here and the source returns responses of its own"
+_NO_VALIDATORS = (
+    "the request had no validators: a cache or proxy between here and the source returns responses of its own"
+)
 
 STATUSES: Mapping[int, StatusMeaning] = {
-    **dict.fromkeys(range(300, 400), _NO_REDIRECT),
+    **dict.fromkeys(range(300, 400), _NOT_FOLLOWED),
     # Valid only as the response to a conditional request.
-    NOT_MODIFIED: StatusMeaning(Action.FAIL, FatalError, _UNASKED),
+    NOT_MODIFIED: StatusMeaning(Action.FAIL, FatalError, _NO_VALIDATORS),
     400: StatusMeaning(Action.FAIL, BadRequest, "check the parameters of this stream"),
     401: StatusMeaning(Action.FAIL, CredentialsError, "the credentials were rejected: renew them in the config"),
     403: StatusMeaning(Action.FAIL, Forbidden, "grant the credentials this permission, or leave the stream out"),
@@ -64,16 +66,16 @@ STATUSES: Mapping[int, StatusMeaning] = {
 }
 _SERVER_ERROR = StatusMeaning(Action.RETRY, ServerError, "the source has a problem: try again later")
 _REFUSED = (CredentialsError, Forbidden)
-_ELSEWHERE = "if that host is right, make it the URL of this request"
+_OTHER_HOST = "if that host is right, make it the URL of this request"
 _UNKNOWN = StatusMeaning(Action.RETRY, TransientError, "no rule covers this status: add one to `error_handler`")
 
 
 def error_for(response: Response, *, wait: float | None = None) -> CdkError:
     """Return the error for a response. wait: seconds the API asked to wait, for RateLimited."""
-    usual = _SERVER_ERROR if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR else _UNKNOWN
-    _, kind, advice = STATUSES.get(response.status, usual)
+    default = _SERVER_ERROR if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR else _UNKNOWN
+    _, kind, advice = STATUSES.get(response.status, default)
     # After a redirect to another host, credentials were not sent and so were not rejected.
-    message = _message(response, _ELSEWHERE if kind in _REFUSED and _redirected_to(response) else advice)
+    message = _message(response, _OTHER_HOST if kind in _REFUSED and _redirected_to(response) else advice)
     return RateLimited(message, wait=wait) if kind is RateLimited else kind(message)
 
 

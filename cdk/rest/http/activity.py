@@ -17,12 +17,12 @@ from cdk.base.process.durable_files import replace_file
 from cdk.base.run import current_run, setting
 from cdk.base.values import Stored, from_json, to_json
 
-_NOTED_EVERY = 0.5
-_LONGEST = 300
+_WRITTEN_EVERY_SECONDS = 0.5
+_MAX_REASON_LENGTH = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class StreamActivity:
     """What is currently done for a stream.
 
     pages: how many arrived since its last result. until: when the last waiting request is tried again, in seconds since
@@ -33,9 +33,9 @@ class Doing:
     until: float = 0.0
     why: str = ""
 
-    def __add__(self, other: "Doing") -> "Doing":
-        last = max(self, other, key=lambda one: one.until)
-        return Doing(self.pages + other.pages, last.until, last.why)
+    def __add__(self, other: "StreamActivity") -> "StreamActivity":
+        last = max(self, other, key=lambda each: each.until)
+        return StreamActivity(self.pages + other.pages, last.until, last.why)
 
 
 class Activity:
@@ -45,24 +45,24 @@ class Activity:
     """
 
     def __init__(self, file: Path | None = None, clock: Callable[[], float] = time.time) -> None:
-        self._file, self._clock, self._noted = file, clock, 0.0
+        self._file, self._clock, self._written_at = file, clock, 0.0
         self._lock = threading.Lock()
-        self._doing: dict[str, Doing] = {}
+        self._doing: dict[str, StreamActivity] = {}
 
     def page(self, stream: str) -> None:
         """Count a page that arrived, which ends the stream's wait."""
         with self._lock:
-            self._doing[stream] = Doing(self._doing.get(stream, Doing()).pages + 1)
-            self._note()
+            self._doing[stream] = StreamActivity(self._doing.get(stream, StreamActivity()).pages + 1)
+            self._write()
 
     def wait(self, stream: str, seconds: float, why: str) -> None:
         """Record that a wait before another attempt starts."""
         with self._lock:
-            now = self._doing.get(stream, Doing())
-            self._doing[stream] = replace(now, until=self._clock() + seconds, why=why[:_LONGEST])
-            self._note(now=True)
+            now = self._doing.get(stream, StreamActivity())
+            self._doing[stream] = replace(now, until=self._clock() + seconds, why=why[:_MAX_REASON_LENGTH])
+            self._write(now=True)
 
-    def current(self) -> Mapping[str, Doing]:
+    def current(self) -> Mapping[str, StreamActivity]:
         """Return the current activity by stream."""
         with self._lock:
             return dict(self._doing)
@@ -75,10 +75,10 @@ class Activity:
                 with suppress(OSError):
                     self._file.unlink(missing_ok=True)
 
-    def _note(self, *, now: bool = False) -> None:
-        if self._file is None or not (now or self._clock() - self._noted >= _NOTED_EVERY):
+    def _write(self, *, now: bool = False) -> None:
+        if self._file is None or not (now or self._clock() - self._written_at >= _WRITTEN_EVERY_SECONDS):
             return
-        self._noted = self._clock()
+        self._written_at = self._clock()
         notes = {stream: [doing.pages, doing.until, doing.why] for stream, doing in self._doing.items()}
         # For display only: a file that cannot be written must not stop the read.
         with suppress(OSError):
@@ -112,25 +112,25 @@ class Activities:
                 self._tasks.discard(activity)
             activity.end()
 
-    def current(self) -> Mapping[str, Doing]:
+    def current(self) -> Mapping[str, StreamActivity]:
         """Return the current activity in all processes, by stream."""
         with self._lock:
             own = [self.planning.current(), *(task.current() for task in self._tasks)]
-        doing: dict[str, Doing] = {}
-        for notes in (*own, *_noted(self.folder)):
+        doing: dict[str, StreamActivity] = {}
+        for notes in (*own, *_activities_in(self.folder)):
             for stream, doing_now in notes.items():
-                doing[stream] = doing.get(stream, Doing()) + doing_now
+                doing[stream] = doing.get(stream, StreamActivity()) + doing_now
         return doing
 
 
-def _noted(folder: Path | None) -> Iterator[Mapping[str, Doing]]:
+def _activities_in(folder: Path | None) -> Iterator[Mapping[str, StreamActivity]]:
     if folder is None:
         return
     for file in folder.glob("*.json"):
         # The task may have ended and removed its file.
         with suppress(OSError, ValueError, TypeError):
             noted: Stored = from_json(file.read_bytes())
-            yield {stream: Doing(*values) for stream, values in noted.items()}
+            yield {stream: StreamActivity(*values) for stream, values in noted.items()}
 
 
 _task: ContextVar[Activity | None] = ContextVar("task_activity", default=None)

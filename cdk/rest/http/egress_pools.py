@@ -12,7 +12,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from cdk.rest.http.egress import Egress
 
-_SLOWEST = 1024
+_MIN_BYTES_PER_SECOND = 1024
 """Bytes of a body per second, on average, at which the time limit is never reached, so that large downloads succeed."""
 
 _BUFFER = 2**16
@@ -74,7 +74,7 @@ def timed_response(seconds: float) -> type[HTTPResponse]:
     class TimedResponse(HTTPResponse):
         def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - http.client's
             self._reads = _TimedReads(sock, seconds)
-            super().__init__(_Reading(self._reads), *args, **kwargs)  # type: ignore[arg-type] # it only calls makefile
+            super().__init__(_SocketReads(self._reads), *args, **kwargs)  # type: ignore[arg-type] # it only calls makefile
 
         def begin(self) -> None:
             super().begin()
@@ -87,7 +87,7 @@ def timed_response(seconds: float) -> type[HTTPResponse]:
     return TimedResponse
 
 
-class _Reading:
+class _SocketReads:
     """The part of a socket's interface that a response needs."""
 
     def __init__(self, reads: "_TimedReads") -> None:
@@ -105,12 +105,12 @@ class _TimedReads(io.RawIOBase):
 
     def __init__(self, sock: socket.socket, seconds: float) -> None:
         self._socket, self._file, self._seconds = sock, sock.makefile("rb", 0), seconds
-        self._silence = sock.gettimeout()
-        self._deadline, self._gain = monotonic() + seconds, 0.0
+        self._read_timeout = sock.gettimeout()
+        self._deadline, self._seconds_per_byte = monotonic() + seconds, 0.0
         self.ended = False
 
     def body(self) -> None:
-        self._deadline, self._gain = monotonic() + self._seconds, 1 / _SLOWEST
+        self._deadline, self._seconds_per_byte = monotonic() + self._seconds, 1 / _MIN_BYTES_PER_SECOND
 
     def readable(self) -> bool:
         return True
@@ -119,16 +119,16 @@ class _TimedReads(io.RawIOBase):
         remaining = self._deadline - monotonic()
         if remaining <= 0:
             raise TimeoutError(self._why())
-        patience = remaining if self._silence is None else min(remaining, self._silence)
+        timeout = remaining if self._read_timeout is None else min(remaining, self._read_timeout)
         # Set only if changed: it usually stays the socket's own timeout, and setting it costs a system call.
-        if patience != self._socket.gettimeout():
-            self._socket.settimeout(patience)
+        if timeout != self._socket.gettimeout():
+            self._socket.settimeout(timeout)
         try:
             count = self._file.readinto(buffer)
         except TimeoutError:
             raise TimeoutError(self._why()) from None
         if count:
-            self._deadline += count * self._gain
+            self._deadline += count * self._seconds_per_byte
         else:
             self.ended = True
         return count
@@ -136,7 +136,7 @@ class _TimedReads(io.RawIOBase):
     def _why(self) -> str:
         if monotonic() >= self._deadline:
             return f"the response did not arrive within {self._seconds:g} s"
-        return f"the server sent nothing for {self._silence:g} s"
+        return f"the server sent nothing for {self._read_timeout:g} s"
 
     def close(self) -> None:
         self._file.close()

@@ -20,17 +20,17 @@ class HttpMetrics:
     """Counts of requests. Several threads may add to them; picklable.
 
     statuses: responses by status class (`2xx`). unanswered: requests without a complete response. retries: attempts
-    after the first. waited: seconds spent waiting before further attempts and for budgets, summed over all threads.
-    limited: the part of `waited` that is due to the API's rate limits. received: bytes of bodies, decompressed.
-    cached: responses that needed no request.
+    after the first. waited_seconds: spent waiting before further attempts and for budgets, summed over all threads.
+    rate_limited_seconds: the part of these that is due to the API's rate limits. received_bytes: of bodies,
+    decompressed. cached: responses that needed no request.
     """
 
     statuses: dict[str, int] = field(default_factory=dict)
     unanswered: int = 0
     retries: int = 0
-    waited: float = 0.0
-    limited: float = 0.0
-    received: int = 0
+    waited_seconds: float = 0.0
+    rate_limited_seconds: float = 0.0
+    received_bytes: int = 0
     cached: int = 0
 
     @property
@@ -43,32 +43,32 @@ class HttpMetrics:
         name = _CLASSES[status // 100] if 0 <= status < 100 * len(_CLASSES) else "other"
         with _adding:
             self.statuses[name] = self.statuses.get(name, 0) + 1
-            self.received += size
+            self.received_bytes += size
 
-    def piece(self, size: int) -> None:
+    def count_bytes(self, size: int) -> None:
         """Count bytes of a body that is read in pieces."""
         with _adding:
-            self.received += size
+            self.received_bytes += size
 
     def count_failure(self) -> None:
         """Count a request that failed before its response was complete."""
         with _adding:
             self.unanswered += 1
 
-    def retry(self, seconds: float, *, limited: bool = False) -> None:
+    def count_retry(self, seconds: float, *, limited: bool = False) -> None:
         """Count a further attempt and the wait before it. limited: whether the API reported a rate limit."""
         with _adding:
             self.retries += 1
-            self.waited += seconds
-            self.limited += seconds if limited else 0
+            self.waited_seconds += seconds
+            self.rate_limited_seconds += seconds if limited else 0
 
-    def wait(self, seconds: float) -> None:
+    def count_budget_wait(self, seconds: float) -> None:
         """Count a wait for a budget."""
         with _adding:
-            self.waited += seconds
-            self.limited += seconds
+            self.waited_seconds += seconds
+            self.rate_limited_seconds += seconds
 
-    def hit(self) -> None:
+    def count_cached(self) -> None:
         """Count a response that was cached and needed no request."""
         with _adding:
             self.cached += 1
@@ -82,9 +82,9 @@ class HttpMetrics:
             both,
             self.unanswered + other.unanswered,
             self.retries + other.retries,
-            self.waited + other.waited,
-            self.limited + other.limited,
-            self.received + other.received,
+            self.waited_seconds + other.waited_seconds,
+            self.rate_limited_seconds + other.rate_limited_seconds,
+            self.received_bytes + other.received_bytes,
             self.cached + other.cached,
         )
 
@@ -93,9 +93,9 @@ class HttpMetrics:
         return {
             "requests": self.requests,
             "retries": self.retries,
-            "waited_seconds": round(self.waited, 3),
-            "rate_limited_seconds": round(self.limited, 3),
-            "received_bytes": self.received,
+            "waited_seconds": round(self.waited_seconds, 3),
+            "rate_limited_seconds": round(self.rate_limited_seconds, 3),
+            "received_bytes": self.received_bytes,
             "cached": self.cached,
             "unanswered": self.unanswered,
             "statuses": dict(sorted(self.statuses.items())),

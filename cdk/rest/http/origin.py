@@ -106,7 +106,7 @@ class CredentialScope:
         """Whether secrets may be sent to `target`."""
         if target in self.origins:
             return True
-        return bool(target.host) and any(_stands_for(known, target) for known in self.origins)
+        return bool(target.host) and any(_matches(known, target) for known in self.origins)
 
 
 def neutral(headers: Mapping[str, str]) -> dict[str, str]:
@@ -125,7 +125,7 @@ def _is_host(text: str) -> bool:
     return True
 
 
-def _stands_for(known: Origin, target: Origin) -> bool:
+def _matches(known: Origin, target: Origin) -> bool:
     if "*" not in known.host:
         return may_follow(known, target)
     pattern = _LABEL.join(map(re.escape, known.host.split("*")))

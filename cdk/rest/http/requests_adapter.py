@@ -35,10 +35,10 @@ _CONNECTIONS = 64
 _HOSTS = 64
 """The number of hosts whose connections stay open."""
 
-_PIECE = 2**18
+_PIECE_BYTES = 2**18
 """Bytes of a body that are read at once, so that a decompression bomb expands one piece at a time."""
 
-_ALL: Mapping[str | None, int] = {None: 2**24, "gzip": 2**16, "deflate": 2**16}
+_MAX_WHOLE_BODY: Mapping[str | None, int] = {None: 2**24, "gzip": 2**16, "deflate": 2**16}
 """Maximum bytes of a body that is read in one call, by content encoding: 64 KiB decompress to at most 64 MiB."""
 
 _OK, _PARTIAL, _REDIRECT = 200, 206, 300
@@ -125,7 +125,7 @@ class _Pieces:
 
     def __init__(self, request: Request, raw: requests.Response) -> None:
         self._request, self._raw = request, raw
-        self._pieces: Iterator[bytes] = raw.iter_content(_PIECE)
+        self._pieces: Iterator[bytes] = raw.iter_content(_PIECE_BYTES)
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -140,7 +140,7 @@ class _Pieces:
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, OSError) as error:
             self.close()
             _translate(self._request, error)
-        current_metrics().piece(len(piece))
+        current_metrics().count_bytes(len(piece))
         return piece
 
     def close(self) -> None:
@@ -225,8 +225,8 @@ class _Adapter(HTTPAdapter):
 def _chunk_size(fields: Headers) -> int | None:
     """Return how much of a body to read per call; None for all at once, which takes a third of the time for 370 KB."""
     length = fields.get("content-length", "")
-    longest = _ALL.get(fields.get("content-encoding"), 0)
-    return None if length.isdecimal() and len(length) <= len(str(longest)) and int(length) <= longest else _PIECE
+    longest = _MAX_WHOLE_BODY.get(fields.get("content-encoding"), 0)
+    return None if length.isdecimal() and len(length) <= len(str(longest)) and int(length) <= longest else _PIECE_BYTES
 
 
 def _headers(raw: requests.Response) -> Headers:

@@ -21,7 +21,7 @@ from cdk.rest.http.streamed_response import MAX_BYTES
 _REDIRECTS = {301, 302, 303, 307, 308}
 _KEEP_BODY = {307, 308}
 _SEE_OTHER = 303
-_FOLLOWED = 10
+_MAX_REDIRECTS = 10
 
 
 class Transport(Protocol):
@@ -72,17 +72,17 @@ def outgoing() -> Callable[[Request], Response]:
     return _simulated() or RequestsTransport().send_once
 
 
-_ANSWERS: ContextVar[bool] = ContextVar("answers", default=False)
+_ANSWERING: ContextVar[bool] = ContextVar("answers", default=False)
 """Whether the replacement of the network is answering here: its own requests, such as a cache's, use the network."""
 
 
 def _simulated() -> Callable[[Request], Response] | None:
-    network = None if _ANSWERS.get() else _PROCESS.network
-    return None if network is None else partial(_answer, network)
+    network = None if _ANSWERING.get() else _PROCESS.network
+    return None if network is None else partial(_send_simulated, network)
 
 
-def _answer(network: Transport, request: Request) -> Response:
-    with setting(_ANSWERS, True):
+def _send_simulated(network: Transport, request: Request) -> Response:
+    with setting(_ANSWERING, True):
         return network.send(request)
 
 
@@ -133,14 +133,14 @@ class RequestsTransport:
         """
         send = _simulated() or self.send_once
         current = request
-        for _ in range(_FOLLOWED + 1):
+        for _ in range(_MAX_REDIRECTS + 1):
             response = send(current)
             location = response.headers.get("location") if response.status in _REDIRECTS else None
             if location is None:
                 return response if current is request else response.with_request(request)
             target = _target(response, location)
             current = _redirected(current, response.status, target, reveals=request.reveals(target))
-        raise FatalError(f"{request}: more than {_FOLLOWED} redirects, the last to {current}; check the URL")
+        raise FatalError(f"{request}: more than {_MAX_REDIRECTS} redirects, the last to {current}; check the URL")
 
     def send_once(self, request: Request) -> Response:
         """Send `request` over the network, even if that is simulated, without following redirects. Raises as `send`."""
@@ -170,9 +170,9 @@ def _target(response: Response, location: str) -> str:
 
 def _redirected(request: Request, status: int, url: str, *, reveals: bool) -> Request:
     """Return the request for a redirect to `url`. reveals: whether `url` contains a secret of the first request."""
-    keeps = status in _KEEP_BODY or (request.method in {"GET", "HEAD"} and status != _SEE_OTHER)
-    method = request.method if keeps or request.method == "HEAD" else "GET"
-    body = request.body if keeps else None
+    keeps_method = status in _KEEP_BODY or (request.method in {"GET", "HEAD"} and status != _SEE_OTHER)
+    method = request.method if keeps_method or request.method == "HEAD" else "GET"
+    body = request.body if keeps_method else None
     headers: Mapping[str, str] = request.headers
     if body is None:
         headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}

@@ -17,7 +17,7 @@ from cdk.rest.http.metrics import current_metrics
 from cdk.rest.http.transport import Transport
 from cdk.rest.limits.budget_slice import BudgetSlice
 from cdk.rest.limits.rate_policies import CallRatePolicy, FixedWindow
-from cdk.rest.limits.task_budgets import called, longest_wait, task_budgets
+from cdk.rest.limits.task_budgets import longest_wait, note_call, task_budgets
 
 ResetUnit: TypeAlias = Literal["epoch", "seconds", "either"]
 """The unit of a header with the time of a reset: seconds since 1970, seconds from now, or either, by the number's size.
@@ -88,7 +88,7 @@ class Budget:
         """
         match = self._find(request)
         if match is None:
-            called()
+            note_call()
             return
         turn, weight = match
         with self._lock:
@@ -97,7 +97,7 @@ class Budget:
                 raise self._too_long(request, closed, self.max_wait)
             # A waiting call already occupies its place in the window, so later calls get the next places.
             at = window.reserve(now, weight, longest_wait())
-        called()
+        note_call()
         wait = at - now
         if wait > LONGEST_WAIT.total_seconds():
             raise self._too_long(request, wait, LONGEST_WAIT)
@@ -105,7 +105,7 @@ class Budget:
             return
         if wait > _QUIET_SECONDS:
             logger.info("waiting %.1f s until the budget allows the next call", wait)
-        current_metrics().wait(wait)
+        current_metrics().count_budget_wait(wait)
         self.sleep(wait)
         with self._lock:
             self._reached = max(self._reached, at)

@@ -17,13 +17,13 @@ from itertools import chain
 from cdk.base.times.clock import Clock, system_clock
 from cdk.rest.limits.task_share import NOTHING, BudgetUsage, TaskShare
 
-_FINEST = 16
+_MAX_LANES_PER_TASK = 16
 """The number of lanes of a budget per task, if it allows as many calls: a task with few calls leases only one."""
-_HUNGRY = 0.75
+_MOSTLY_USED = 0.75
 """A task that used more than this fraction of its lanes could probably use more lanes."""
-_SPARE = 1.5
+_LANES_PER_USED = 1.5
 """Lanes leased per lane that was used, if not all were used."""
-_KILLED = 2.0
+_KILL_GRACE_SECONDS = 2.0
 """Seconds for which a Python worker may live on after Spark has given up its task."""
 
 
@@ -64,7 +64,7 @@ class BudgetAllocator:
 
 
 @dataclass
-class _Known:
+class _KnownBudget:
     """The lanes of a known budget.
 
     parts: how many of its finer lanes make up a common lane. free: those not leased. calls: on each of them.
@@ -94,10 +94,10 @@ class BudgetLanes:
         self._before = {budget: usage.calls for budget, usage in spent.items()}
         self._free = set(range(count))
         self._lost = [0.0] * count
-        self._seen = set[int]()
+        self._read_streams = set[int]()
         self._known = {budget: self._learn(usage) for budget, usage in spent.items()}
         for budget, usage in spent.items():
-            self._deal(budget, range(count * self._known[budget].parts), usage.calls)
+            self._assign_calls(budget, range(count * self._known[budget].parts), usage.calls)
         # Set only now: the calls of known budgets are already counted.
         self._lost = [lost] * count
 
@@ -117,7 +117,7 @@ class BudgetLanes:
         tasks: how many tasks are about to start, including this one. streams: those that it reads.
         """
         reads = set(streams)
-        unknown = not reads <= self._seen or not reads
+        unknown = not reads <= self._read_streams or not reads
         named = {}
         for budget, known in self._known.items():
             demand = len(known.calls) if unknown else max(known.demand.get(n, 0) for n in reads)
@@ -142,11 +142,11 @@ class BudgetLanes:
         self._free.update(share.lanes)
         now, reads = self._allocator.now(), set(streams)
         if usage is None:
-            usage = self._everything(share, now + _KILLED)
+            usage = self._full_usage(share, now + _KILL_GRACE_SECONDS)
             for lane in share.lanes:
-                self._lost[lane] = now + _KILLED
+                self._lost[lane] = now + _KILL_GRACE_SECONDS
         else:
-            self._seen |= reads
+            self._read_streams |= reads
         self._allocator.spent(usage)
         for budget, spent in usage.items():
             if budget not in self._known:
@@ -156,12 +156,12 @@ class BudgetLanes:
             mine = mine if budget in share.named else known.finer(mine, self.count)
             known.free.update(mine)
             if budget in usage:
-                self._count(budget, mine, usage[budget], now)
-                self._want(known, reads, len(mine), usage[budget])
+                self._add_calls(budget, mine, usage[budget], now)
+                self._update_demand(known, reads, len(mine), usage[budget])
             elif len(reads) == 1:
                 known.demand.pop(next(iter(reads)), None)
 
-    def _everything(self, share: TaskShare, until: float) -> Mapping[str, BudgetUsage]:
+    def _full_usage(self, share: TaskShare, until: float) -> Mapping[str, BudgetUsage]:
         """Return the maximum that a task that did not report its usage may have used by the time `until`."""
         everything = {}
         for budget, known in self._known.items():
@@ -169,9 +169,9 @@ class BudgetLanes:
             everything[budget] = replace(known.usage, calls=(until,) * math.ceil(known.usage.limit * len(lanes) / of))
         return everything
 
-    def _learn(self, usage: BudgetUsage) -> _Known:
-        parts = _FINEST if not usage.lanes else max(1, min(_FINEST, usage.lanes // self.count))
-        known = _Known(parts, replace(usage, calls=()), set(), [()] * (self.count * parts))
+    def _learn(self, usage: BudgetUsage) -> _KnownBudget:
+        parts = _MAX_LANES_PER_TASK if not usage.lanes else max(1, min(_MAX_LANES_PER_TASK, usage.lanes // self.count))
+        known = _KnownBudget(parts, replace(usage, calls=()), set(), [()] * (self.count * parts))
         known.free.update(known.finer(self._free, self.count))
         for lane, lost in enumerate(self._lost):
             if lost:
@@ -180,24 +180,24 @@ class BudgetLanes:
                     known.calls[each] = (lost,) * places
         return known
 
-    def _count(self, budget: str, lanes: Sequence[int], spent: BudgetUsage, now: float) -> None:
+    def _add_calls(self, budget: str, lanes: Sequence[int], spent: BudgetUsage, now: float) -> None:
         known = self._known[budget]
         known.usage += replace(spent, calls=())
         calls = _merged([spent.calls, *(known.calls[lane] for lane in lanes)])
         counting = [at for at in calls if at > now - known.usage.period_seconds and at >= known.usage.renewed]
-        self._deal(budget, lanes, counting)
+        self._assign_calls(budget, lanes, counting)
 
     @staticmethod
-    def _want(known: _Known, streams: Iterable[int], leased: int, spent: BudgetUsage) -> None:
+    def _update_demand(known: _KnownBudget, streams: Iterable[int], leased: int, spent: BudgetUsage) -> None:
         for n in streams:
-            if spent.used > _HUNGRY:
+            if spent.used > _MOSTLY_USED:
                 known.demand[n] = max(known.demand.get(n, 1), 2 * leased)
             elif spent.calls:
-                known.demand[n] = max(1, math.ceil(leased * spent.used * _SPARE))
+                known.demand[n] = max(1, math.ceil(leased * spent.used * _LANES_PER_USED))
             else:
                 known.demand.setdefault(n, len(known.calls))
 
-    def _deal(self, budget: str, lanes: Sequence[int], calls: Sequence[float]) -> None:
+    def _assign_calls(self, budget: str, lanes: Sequence[int], calls: Sequence[float]) -> None:
         """Assign each call to a lane, so that in any period up to now each lane has at most its part of the calls.
 
         The latest call is dealt first, so the calls of such a period are dealt in the same way as places.

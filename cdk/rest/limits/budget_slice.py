@@ -45,13 +45,15 @@ class BudgetSlice:
         self._turns = _Turns(scarce, share, earlier, heaviest, mine) if scarce else None
         self._shortest = min((period for _, period in rates), default=0.0)
         longest = max((period for _, period in rates), default=0.0)
-        self._taken = deque(mine, maxlen=max((limit for limit, _ in rates), default=0))
-        self._calls = deque[float](maxlen=self._taken.maxlen)
+        self._call_times = deque(mine, maxlen=max((limit for limit, _ in rates), default=0))
+        self._calls = deque[float](maxlen=self._call_times.maxlen)
         self._closed, self._renewed = spent.closed, spent.renewed
         self._calls_left, self._resets_at = math.inf, math.inf
         fine = [limit // heaviest for limit, period in rates if (limit, period) not in scarce]
-        self._known = BudgetUsage(period_seconds=longest, limit=self._taken.maxlen or 0, lanes=min(fine, default=0))
-        self._began, self._count, self._short = math.inf, 0, False
+        self._known = BudgetUsage(
+            period_seconds=longest, limit=self._call_times.maxlen or 0, lanes=min(fine, default=0)
+        )
+        self._began, self._count, self._turned_away = math.inf, 0, False
 
     def reserve(self, now: float, weight: int = 1, longest: float = math.inf) -> float:
         """Count a call of `weight`, and return the time, `now` or later, at which it may be sent.
@@ -65,11 +67,11 @@ class BudgetSlice:
                 self._renew(self._resets_at)
                 at = self._earliest(max(now, self._renewed), weight)
             if at > now + longest:
-                self._short = True
+                self._turned_away = True
                 raise TermEnded
             self._calls_left -= weight
             self._count += weight
-            self._taken.extend([at] * weight)
+            self._call_times.extend([at] * weight)
             self._calls.extend([at] * weight)
             if self._turns is not None:
                 self._turns.count(at)
@@ -109,8 +111,8 @@ class BudgetSlice:
             return replace(self._known, calls=calls, closed=self._closed, renewed=self._renewed, used=self._used(calls))
 
     def _used(self, calls: Sequence[float]) -> float:
-        if self._short or not calls:
-            return float(self._short)
+        if self._turned_away or not calls:
+            return float(self._turned_away)
         seconds = calls[-1] - self._began
         allowed = [part * max(1.0, seconds / period) for period, part in self._rates]
         if self._turns is not None:
@@ -118,7 +120,7 @@ class BudgetSlice:
         return self._count / max(1.0, min(allowed, default=math.inf))
 
     def _earliest(self, now: float, weight: int) -> float:
-        taken = self._taken
+        taken = self._call_times
         at = max(now, self._closed, taken[-1] if taken else now)
         for period, limit in self._rates:
             # This call and the `limit - weight` calls before it may be in one period; the call before those may not.
@@ -128,7 +130,7 @@ class BudgetSlice:
 
     def _renew(self, moment: float) -> None:
         self._renewed, self._calls_left, self._resets_at = moment, math.inf, math.inf
-        for known in (self._taken, self._calls):
+        for known in (self._call_times, self._calls):
             while known and known[0] < moment:
                 known.popleft()
 

@@ -81,7 +81,7 @@ def longest_wait() -> float:
     return math.inf if term is None or not term.resumable else term.remaining()
 
 
-def called() -> None:
+def note_call() -> None:
     """Record that the current slice has sent a request, so that it is no longer resumable here."""
     if (term := _term.get()) is not None:
         term.resumable = False
@@ -92,6 +92,6 @@ def sharing(share: TaskShare | TaskBudgets, *, copied: bool = False) -> Abstract
     return setting(_current, TaskBudgets(share, copied=copied) if isinstance(share, TaskShare) else share)
 
 
-def waiting(term: SliceTerm) -> AbstractContextManager[SliceTerm]:
+def limiting_waits(term: SliceTerm) -> AbstractContextManager[SliceTerm]:
     """Limit how long calls in a block wait to what their slice may wait."""
     return setting(_term, term)

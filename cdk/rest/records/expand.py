@@ -64,12 +64,12 @@ class Expander:
         yield page
 
     def _expanded(self, parent: dict[str, FieldValue]) -> Iterator[dict[str, FieldValue]]:
-        dress = self._dress(parent)
+        add_parent_fields = self._parent_fields_adder(parent)
         empty = True
         for element in self._elements(parent):
             empty = False
             record = element if type(element) is dict else {"value": element}
-            yield record if dress is None else dress(record)
+            yield record if add_parent_fields is None else add_parent_fields(record)
         if empty and self.emit_parent:
             yield parent
 
@@ -83,45 +83,47 @@ class Expander:
                 logger.warning("%s: this list is truncated; only the records in it are read", " > ".join(self.where))
         return (element for elements in self._matches(parent) if type(elements) is list for element in elements)
 
-    def _dress(self, parent: dict[str, FieldValue]) -> Callable[[dict[str, FieldValue]], dict[str, FieldValue]] | None:
+    def _parent_fields_adder(
+        self, parent: dict[str, FieldValue]
+    ) -> Callable[[dict[str, FieldValue]], dict[str, FieldValue]] | None:
         """Return the function that adds fields of the parent to a record; None if it gets none."""
         if not (self.merge_parent or self.parent_fields or self.remain_original):
             return None
         rest = without(parent, self.where) if self.merge_parent else None
         fields = [(path(*source)(parent), target) for source, target in self.parent_fields]
 
-        def dress(record: dict[str, FieldValue]) -> dict[str, FieldValue]:
+        def add_parent_fields(record: dict[str, FieldValue]) -> dict[str, FieldValue]:
             record = dict(record) if rest is None else {**copied(rest), **record}
             for value, target in fields:
-                _put(record, target, copied(value))
+                _set_at(record, target, copied(value))
             if self.remain_original:
                 record[_ORIGINAL] = dict(parent)
             return record
 
-        return dress
+        return add_parent_fields
 
 
 def without(value: FieldValue, where: tuple[str, ...]) -> FieldValue:
     """Return a copy of `value` without the lists at a path."""
     name, *rest = where
     if type(value) is dict:
-        parts = ((key, _left_of(held, rest) if name in (key, ANY) else held) for key, held in value.items())
+        parts = ((key, _remaining_value(held, rest) if name in (key, ANY) else held) for key, held in value.items())
         return {key: held for key, held in parts if held is not _NOTHING}
     if type(value) is list:
         index = int(name) if name.isdecimal() else None
-        elements = (_left_of(part, rest) if name == ANY or i == index else part for i, part in enumerate(value))
+        elements = (_remaining_value(part, rest) if name == ANY or i == index else part for i, part in enumerate(value))
         return [part for part in elements if part is not _NOTHING]
     return value
 
 
-def _left_of(value: FieldValue, rest: Sequence[str]) -> FieldValue:
+def _remaining_value(value: FieldValue, rest: Sequence[str]) -> FieldValue:
     """Return what remains of a value on the path when the lists at `rest`, the remaining path, are removed."""
     if rest:
         return without(value, tuple(rest))
     return _NOTHING if type(value) is list else value
 
 
-def _put(record: dict[str, FieldValue], where: tuple[str, ...], value: FieldValue) -> None:
+def _set_at(record: dict[str, FieldValue], where: tuple[str, ...], value: FieldValue) -> None:
     *outer, last = where
     node: FieldValue = record
     for name in outer:

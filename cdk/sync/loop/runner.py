@@ -27,7 +27,7 @@ from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.run_lock import last_completed, note_completed, only_run
 from cdk.lake.storage.token_files import TokenFiles
 from cdk.rest.auth.tokens import Tokens, run_tokens
-from cdk.rest.http.activity import Activities, Doing, activities
+from cdk.rest.http.activity import Activities, StreamActivity, activities
 from cdk.rest.http.authenticator import ignore
 from cdk.rest.http.metrics import counting
 from cdk.sources.crashes import CRASH_SECRETS
@@ -189,7 +189,7 @@ class SyncRunner:
         """
         return self._interruption.request(why)
 
-    def doing(self) -> Mapping[str, Doing]:
+    def doing(self) -> Mapping[str, StreamActivity]:
         """Return what is being done right now, by stream, with secrets masked. Callable from any thread."""
         current = {} if self._activities is None else self._activities.current()
         return {name: replace(doing, why=self._facts.mask(doing.why)) for name, doing in current.items()}

@@ -32,7 +32,7 @@ from cdk.rest.conditional_requests import NotModified, conditional_reads, severa
 from cdk.rest.http.activity import activities, task_activity, working_for
 from cdk.rest.http.metrics import counting
 from cdk.rest.http.own_connections import limiting
-from cdk.rest.limits.task_budgets import SliceTerm, sharing, waiting
+from cdk.rest.limits.task_budgets import SliceTerm, limiting_waits, sharing
 from cdk.rest.tracing import Trace, tracing
 from cdk.sources.crashes import CRASH_SECRETS
 from cdk.state.position import Checkpoint, Done, Position
@@ -307,7 +307,7 @@ def _read_slice(
         with (
             counting(buffer.progress.http),
             reading(progress),
-            waiting(term),
+            limiting_waits(term),
             working_for(name, activity),
             tracing() if targets[task.stream].trace else nullcontext() as trace,
             copies[task.stream].lent() as stream,

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from cdk.cli.sync.display import Display
 from cdk.cli.sync.stream_table import how_far
-from cdk.rest.http.activity import Doing
+from cdk.rest.http.activity import StreamActivity
 from cdk.rest.http.metrics import HttpMetrics
 from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.counts import StaleCount
@@ -213,7 +213,9 @@ def test_the_head_does_not_wrap_in_a_narrow_terminal() -> None:
 
 
 def test_the_summary_says_what_was_asked_of_the_api() -> None:
-    asked = replace(USERS, http=HttpMetrics({"2xx": 1500, "4xx": 4}, retries=4, waited=125.0, received=3_200_000))
+    asked = replace(
+        USERS, http=HttpMetrics({"2xx": 1500, "4xx": 4}, retries=4, waited_seconds=125.0, received_bytes=3_200_000)
+    )
     said = summary(asked)
 
     assert "; 1,504 requests, 3.2 MB received, 4 tried again, 2 m 05 s of waiting" in said
@@ -299,7 +301,10 @@ def test_what_is_done_between_commits_is_on_the_screen() -> None:
     display = Display("shop", console=out)
     reading = replace(USERS, status=Status.READING, planned=1, slices=0, pages=0, reading=1)
     display.show([reading, ORDERS], 0)
-    display.doing = lambda: {"users": Doing(3, time.time() + 7.9, "connection refused"), "orders": Doing(9)}
+    display.doing = lambda: {
+        "users": StreamActivity(3, time.time() + 7.9, "connection refused"),
+        "orders": StreamActivity(9),
+    }
     out.print(display._progress())
 
     users, orders = (next(line for line in text(out).splitlines() if name in line) for name in ("users", "orders"))

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from cdk.cli.sync.stream_table import Pace, doing_text, how_far, screen, span
-from cdk.rest.http.activity import Doing
+from cdk.rest.http.activity import StreamActivity
 from cdk.sync.reports.stream_report import Status, StreamReport
 
 WAITING = StreamReport("orders", Status.READING, "incremental", "append")
@@ -121,8 +121,8 @@ def test_what_is_done_between_commits_is_said() -> None:
     now = 1_700_000_000.0
 
     assert doing_text(None, now) == ""
-    assert doing_text(Doing(), now) == ""
-    assert doing_text(Doing(1), now) == "1 page more"
-    assert doing_text(Doing(12, now + 8, "refused"), now) == "12 pages more, retrying in 8 s: refused"
-    assert doing_text(Doing(0, now + 0.2, "busy"), now) == "retrying in 1 s: busy"
-    assert doing_text(Doing(3, now - 1, "busy"), now) == "3 pages more"
+    assert doing_text(StreamActivity(), now) == ""
+    assert doing_text(StreamActivity(1), now) == "1 page more"
+    assert doing_text(StreamActivity(12, now + 8, "refused"), now) == "12 pages more, retrying in 8 s: refused"
+    assert doing_text(StreamActivity(0, now + 0.2, "busy"), now) == "retrying in 1 s: busy"
+    assert doing_text(StreamActivity(3, now - 1, "busy"), now) == "3 pages more"

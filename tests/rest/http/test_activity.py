@@ -4,7 +4,15 @@ from pathlib import Path
 
 from cdk.base.run import RunScope
 from cdk.rest import HttpClient, HttpErrorHandler, Request, RetryPolicy
-from cdk.rest.http.activity import Activities, Activity, Doing, activities, note_wait, task_activity, working_for
+from cdk.rest.http.activity import (
+    Activities,
+    Activity,
+    StreamActivity,
+    activities,
+    note_wait,
+    task_activity,
+    working_for,
+)
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import NOON, Time
 
@@ -30,17 +38,17 @@ def test_pages_are_counted_and_end_a_wait() -> None:
     activity.wait("orders", 2, "busy")
 
     assert activity.current() == {
-        "users": Doing(1, clock.now + 8, "connection refused"),
-        "orders": Doing(0, clock.now + 2, "busy"),
+        "users": StreamActivity(1, clock.now + 8, "connection refused"),
+        "orders": StreamActivity(0, clock.now + 2, "busy"),
     }
     activity.page("users")
-    assert activity.current()["users"] == Doing(2)
+    assert activity.current()["users"] == StreamActivity(2)
     activity.end()
     assert activity.current() == {}
 
 
 def test_the_pause_before_another_attempt_is_noted_for_its_stream() -> None:
-    api, time, seen = MockApi(), Time(), list[Doing]()
+    api, time, seen = MockApi(), Time(), list[StreamActivity]()
     api.get("/users").returns(status=503).returns(json=[])
     activity = Activity()
 

@@ -39,17 +39,17 @@ def test_answers_are_counted_by_class_with_their_bytes(address: str) -> None:
     assert sorted(answer.status for answer in answers) == [200, 404, 429]
     assert counted.statuses == {"2xx": 1, "4xx": 2}
     assert counted.requests == 3
-    assert counted.received == sum(len(answer.body) for answer in answers) > 0
+    assert counted.received_bytes == sum(len(answer.body) for answer in answers) > 0
 
 
 def test_bytes_of_a_streamed_body_are_counted_as_they_are_read(address: str) -> None:
     with counting(HttpMetrics()) as counted:
         response = RequestsTransport().send(get(address, "/_stats", stream=True))
-        before = counted.received
+        before = counted.received_bytes
         with closing(response.chunks()) as chunks:
             size = sum(map(len, chunks))
 
-    assert (before, counted.received, counted.statuses) == (0, size, {"2xx": 1})
+    assert (before, counted.received_bytes, counted.statuses) == (0, size, {"2xx": 1})
     assert size > 0
 
 
@@ -66,8 +66,8 @@ def test_further_attempts_and_the_pauses_before_them_are_counted() -> None:
     with counting(HttpMetrics()) as counted:
         HttpClient(api, sleep=slept.append).send(get("https://api.test", "/users"))
 
-    assert (counted.retries, counted.waited, counted.limited) == (2, sum(slept), 0)
-    assert counted.waited > 0
+    assert (counted.retries, counted.waited_seconds, counted.rate_limited_seconds) == (2, sum(slept), 0)
+    assert counted.waited_seconds > 0
 
 
 def test_pauses_that_the_api_asks_for_are_counted_as_such() -> None:
@@ -76,7 +76,7 @@ def test_pauses_that_the_api_asks_for_are_counted_as_such() -> None:
     with counting(HttpMetrics()) as counted:
         HttpClient(api, sleep=slept.append).send(get("https://api.test", "/users"))
 
-    assert (counted.waited, counted.limited) == (sum(slept), slept[0])
+    assert (counted.waited_seconds, counted.rate_limited_seconds) == (sum(slept), slept[0])
 
 
 def test_pauses_for_a_budget_are_counted() -> None:
@@ -86,7 +86,7 @@ def test_pauses_for_a_budget_are_counted() -> None:
         for _ in range(2):
             budget.acquire(get("https://api.test"))
 
-    assert counted.waited == counted.limited == sum(slept) > 3000
+    assert counted.waited_seconds == counted.rate_limited_seconds == sum(slept) > 3000
     assert counted.retries == 0
 
 
@@ -115,13 +115,21 @@ def test_the_innermost_metrics_count_also_in_threads() -> None:
         assert len(list(Threads(3, Learned(3))(iter(range(5)), read))) == 5
         assert current_metrics() is inner
 
-    assert (outer, inner) == (HttpMetrics(), HttpMetrics({"2xx": 5}, received=10))
+    assert (outer, inner) == (HttpMetrics(), HttpMetrics({"2xx": 5}, received_bytes=10))
     assert all(current_metrics() is not one for one in (outer, inner))
     assert len(seen) > 1
 
 
 def test_metrics_travel_and_add_up() -> None:
-    one = HttpMetrics({"2xx": 1, "4xx": 2}, unanswered=1, retries=2, waited=0.5, limited=0.25, received=10, cached=3)
+    one = HttpMetrics(
+        {"2xx": 1, "4xx": 2},
+        unanswered=1,
+        retries=2,
+        waited_seconds=0.5,
+        rate_limited_seconds=0.25,
+        received_bytes=10,
+        cached=3,
+    )
     again = pickle.loads(pickle.dumps(one))  # noqa: S301 - as it travels
 
     assert (again + HttpMetrics({"2xx": 1, "5xx": 1})).to_json() == {

@@ -29,9 +29,9 @@ HTTP = st.builds(
     st.dictionaries(st.sampled_from(["2xx", "4xx", "5xx"]), FEW),
     unanswered=FEW,
     retries=FEW,
-    waited=st.floats(0, 1e6),
-    limited=st.floats(0, 1e6),
-    received=FEW,
+    waited_seconds=st.floats(0, 1e6),
+    rate_limited_seconds=st.floats(0, 1e6),
+    received_bytes=FEW,
     cached=FEW,
 )
 REPORTS = st.builds(
@@ -100,7 +100,7 @@ def test_metrics_are_the_figures_of_the_report(
             "http_retries": stream.http.retries,
             "http_unanswered": stream.http.unanswered,
             "http_cached": stream.http.cached,
-            "http_received_bytes": stream.http.received,
+            "http_received_bytes": stream.http.received_bytes,
             "http_wait_seconds": told["http"]["waited_seconds"],
             "http_rate_limit_wait_seconds": told["http"]["rate_limited_seconds"],
         }

@@ -60,7 +60,7 @@ class Parts(PagedStream):
     def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:  # noqa: ARG002
         n = token["page"] if token else 0
         current_metrics().count_response(429, 1)
-        current_metrics().retry(2.0)
+        current_metrics().count_retry(2.0)
         current_metrics().count_response(200, 10)
         return Page([{"id": 1}, {"id": 2}, {"id": "three"}], {"page": n + 1} if n < 2 else None)
 

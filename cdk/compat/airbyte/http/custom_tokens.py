@@ -63,16 +63,16 @@ class CustomTokens(TokenOwner):
             return token
         raise AssertionError
 
-    def _login(self) -> Sequence[JsonValue]:
+    def _identity_values(self) -> Sequence[JsonValue]:
         return self._parts
 
     @property
-    def _first(self) -> str | None:
+    def _configured_refresh_token(self) -> str | None:
         return self._refresh_token
 
     @property
-    def _seal(self) -> str:
-        return f"{self._first or ''}\n{self._client_secret}"
+    def _storage_secret(self) -> str:
+        return f"{self._configured_refresh_token or ''}\n{self._client_secret}"
 
     @property
     def _single_use(self) -> bool:
@@ -83,8 +83,8 @@ class CustomTokens(TokenOwner):
             state.access_token, state.started = token, now
             state.expires = self._known.get_token_expiry_date() or _ALWAYS
 
-    def _lasts(self, state: TokenState, now: datetime, seconds: float) -> bool:
-        return self._known is not None and super()._lasts(state, now, seconds)
+    def _is_valid_for(self, state: TokenState, now: datetime, seconds: float) -> bool:
+        return self._known is not None and super()._is_valid_for(state, now, seconds)
 
     def _renew(self, state: TokenState, now: datetime) -> Generator[Request, Response, None]:
         yield from ()  # the object sends its requests itself
@@ -111,12 +111,16 @@ class CustomTokens(TokenOwner):
         if not isinstance(token, str) or not token:
             name = f"{self._custom.name}.{_METHOD}"
             raise CredentialsError(f"{name} returned {type(token).__name__}, expected a text that is not empty")
-        self._hide(token)
+        self._learn_secret(token)
         if self._known is None:
             return _ALWAYS
         following = self._known.get_refresh_token()
-        if following and self._first and following != (state.refresh_token or self._first):
-            self._hide(following)
+        if (
+            following
+            and self._configured_refresh_token
+            and following != (state.refresh_token or self._configured_refresh_token)
+        ):
+            self._learn_secret(following)
             state.refresh_token, state.rotated = following, True
         expires = self._known.get_token_expiry_date()
         return _ALWAYS if expires is None or expires == LENT else expires

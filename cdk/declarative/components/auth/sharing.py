@@ -6,7 +6,7 @@ from typing import TypeVar
 from cdk.base.values import JsonValue, canonical
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.rest.auth.oauth2 import Keep
+from cdk.rest.auth.oauth2 import SaveTokens
 from cdk.rest.http.authenticator import Learn
 
 A = TypeVar("A")
@@ -33,7 +33,7 @@ def learner(ctx: BuildContext) -> Learn:
     return learn
 
 
-def keeper(ctx: BuildContext) -> Keep:
+def keeper(ctx: BuildContext) -> SaveTokens:
     """Return a callback that saves values of the config; reads the receiver late, as `learner` does."""
 
     def keep(updates: Mapping[tuple[str, ...], JsonValue]) -> None:

@@ -40,13 +40,15 @@ class JsonItems:
         where = f"{self.items_path}.item" if self.items_path else "item"
         with closing(response.chunks()) as chunks:
             pieces = (
-                _unmarked(chunks)
+                _without_byte_order_mark(chunks)
                 if self.encoding.lower() in {"utf-8", "utf8"}
                 else _utf8(response, chunks, self.encoding)
             )
             any_items, begin = False, list[bytes]()
             try:
-                for item in ijson.items(BodyFile(_shallow(response, _noting(pieces, begin))), where, use_float=True):
+                for item in ijson.items(
+                    BodyFile(_depth_checked(response, _recording_start(pieces, begin))), where, use_float=True
+                ):
                     any_items = True
                     yield item
             except (ijson.JSONError, UnicodeDecodeError) as error:
@@ -57,7 +59,7 @@ class JsonItems:
                     raise_on_outage(response, from_json(b"".join(begin)), self.items_path.split("."))
 
 
-def _unmarked(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _without_byte_order_mark(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the pieces of a UTF-8 body without its byte order mark."""
     begin = b""
     for piece in pieces:
@@ -68,7 +70,7 @@ def _unmarked(pieces: Iterator[bytes]) -> Iterator[bytes]:
     yield from pieces
 
 
-def _noting(pieces: Iterator[bytes], begin: list[bytes]) -> Iterator[bytes]:
+def _recording_start(pieces: Iterator[bytes], begin: list[bytes]) -> Iterator[bytes]:
     """Yield the pieces unchanged and record the first ones in `begin`: an error instead of records is short."""
     size = 0
     for piece in pieces:
@@ -78,7 +80,7 @@ def _noting(pieces: Iterator[bytes], begin: list[bytes]) -> Iterator[bytes]:
         yield piece
 
 
-def _shallow(response: Response, pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _depth_checked(response: Response, pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the pieces unchanged. Raises DecodeError: when the JSON in them is nested too deeply.
 
     The parser stores the path of every open list and object: for 100 KB of `[`, that takes five gigabytes.

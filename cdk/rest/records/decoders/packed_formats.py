@@ -16,7 +16,7 @@ from cdk.rest.records.decoder import Decoder
 MAX_RATIO = 200
 """The maximum compression ratio of a body that is held in memory. Text has a ratio of 3 to 30."""
 
-FREE = 64 * 2**20
+MIN_CHECKED_BYTES = 64 * 2**20
 """Unpacked bytes from which the ratio is checked."""
 
 _MAGIC = b"\x1f\x8b"
@@ -70,7 +70,7 @@ def _unpack(response: Response, data: bytes, pieces: Iterator[bytes], max_ratio:
             raise DecodeError(f"{response.request}: the body begins like gzip but is not gzip: {error}") from None
         if out:
             unpacked += len(out)
-            if max_ratio is not None and unpacked > max(FREE, max_ratio * packed):
+            if max_ratio is not None and unpacked > max(MIN_CHECKED_BYTES, max_ratio * packed):
                 raise too_dense(response, max_ratio)
             yield out
         # Concatenated gzip files count as one; zeros between and after them are padding.
@@ -116,7 +116,9 @@ class ZipArchive:
         import zipfile  # noqa: PLC0415 - takes 3 ms, and is only needed here
 
         body = response.body
-        unpacking = _Unpacking(response, None if self.streams else max(FREE, min(MAX_BYTES, MAX_RATIO * len(body))))
+        unpacking = _Unpacking(
+            response, None if self.streams else max(MIN_CHECKED_BYTES, min(MAX_BYTES, MAX_RATIO * len(body)))
+        )
         try:
             with zipfile.ZipFile(io.BytesIO(body)) as archive:
                 for member in archive.infolist():
