@@ -1339,7 +1339,7 @@ BUGS = [
     Bug(
         "a secret in the URL of a redirect stays",
         "rest/http/transport",
-        "if body is not None or reveals:",
+        "if body is not None or has_secret:",
         "if body is not None:",
     ),
     Bug(

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from cdk.base.values import JsonValue, canonical
 from cdk.cli.output import STDOUT
-from cdk.engine.protocol_read import Watch
+from cdk.engine.protocol_read import ReadObserver
 from cdk.protocol import Mask, StreamDescriptor, error_text
 
 _EVERY = 0.2
@@ -29,7 +29,7 @@ class _Row:
     error: str | None = None
 
 
-class Progress(Watch):
+class Progress(ReadObserver):
     """A table with a row per stream: records, rate, last state; redrawn at most five times a second.
 
     If standard output is a terminal too, only the final table is drawn. mask: masks secrets in errors.

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from cdk.base.times.clock import Clock, system_clock
 
-LONGEST = timedelta(seconds=30)
+MAX_STATE_INTERVAL = timedelta(seconds=30)
 
 _LARGE = 16 * 1024
 """Bytes from which a state counts as large: writing it takes about as long as reading a page."""
@@ -21,7 +21,7 @@ class CheckpointThrottle:
     eighth of that, plus one state every `longest`.
     """
 
-    def __init__(self, clock: Clock = system_clock, *, longest: timedelta = LONGEST) -> None:
+    def __init__(self, clock: Clock = system_clock, *, longest: timedelta = MAX_STATE_INTERVAL) -> None:
         self._clock, self._longest = clock, longest
         self._last = clock()
         self._records = 0

@@ -12,7 +12,7 @@ from cdk.base.run import current_run, one_run
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue, Record
 from cdk.base.wording import did_you_mean
-from cdk.engine.checkpoint_throttle import LONGEST, CheckpointThrottle
+from cdk.engine.checkpoint_throttle import MAX_STATE_INTERVAL, CheckpointThrottle
 from cdk.engine.executors import Executor, serial
 from cdk.engine.read import read
 from cdk.protocol import (
@@ -59,7 +59,7 @@ class StreamsFailed(CdkError):
         self.failures = failures
 
 
-class Watch:
+class ReadObserver:
     """Observes the progress of a read. Subclasses override what they need; the methods of this class do nothing."""
 
     def started(self, stream: StreamDescriptor) -> None:
@@ -85,8 +85,8 @@ def run_read(
     clock: Clock = system_clock,
     mask: Mask = str,
     leaks: SecretCheck | None = None,
-    watch: Watch | None = None,
-    longest_without_state: timedelta = LONGEST,
+    observer: ReadObserver | None = None,
+    max_state_interval: timedelta = MAX_STATE_INTERVAL,
     limit: int | None = None,
 ) -> None:
     """Read the streams of `catalog` in its order, resuming from the states in `manager`.
@@ -97,7 +97,7 @@ def run_read(
     and the read continues with the next stream.
 
     mask: hides secrets in errors. leaks: secrets that no state may contain; a stream whose state has one fails.
-    longest_without_state: how long to hold back a state that weighs more than the records; 0 to write every state.
+    max_state_interval: how long to hold back a state that weighs more than the records; 0 to write every state.
     limit: maximum number of records per stream; a stream with more is INCOMPLETE, its state covers whole pages only,
     and the read continues with the next stream.
 
@@ -108,7 +108,8 @@ def run_read(
     """
     with one_run():
         interruption = current_run().own(Interruption)
-        out = _Output(write, clock, leaks or SecretCheck(), watch or Watch(), interruption, longest_without_state, limit)
+        leaks, observer = leaks or SecretCheck(), observer or ReadObserver()
+        out = _Output(write, clock, leaks, observer, interruption, max_state_interval, limit)
         _read_all(streams, catalog, manager, out, execute=execute, mask=mask)
 
 
@@ -131,11 +132,11 @@ def _read_all(
         if interrupted is not None:
             break
         descriptor = configured.stream.descriptor
-        out.watch.started(descriptor)
+        out.observer.started(descriptor)
         try:
             stream = find_stream(configured, offered)
-            refreshes = configured.sync_mode is SyncMode.FULL_REFRESH
-            _StreamRun(stream, descriptor, manager, out).run(states.pop(descriptor), execute, refreshes=refreshes)
+            full_refresh = configured.sync_mode is SyncMode.FULL_REFRESH
+            _StreamRun(stream, descriptor, manager, out).run(states.pop(descriptor), execute, full_refresh=full_refresh)
         except Interrupted as end:
             interrupted = end
             out.write(status_line(descriptor, AirbyteStreamStatus.INCOMPLETE, out.clock()))
@@ -143,7 +144,7 @@ def _read_all(
             failures[descriptor] = error
             out.write(status_line(descriptor, AirbyteStreamStatus.INCOMPLETE, out.clock()))
             out.write(error_line(error, out.clock(), mask=mask, stream=descriptor))
-        out.watch.ended(descriptor, interrupted or failures.get(descriptor))
+        out.observer.ended(descriptor, interrupted or failures.get(descriptor))
     if failures:
         raise StreamsFailed(failures)
     if interrupted is not None:
@@ -156,9 +157,9 @@ class _Output(NamedTuple):
     write: Write
     clock: Clock
     leaks: SecretCheck
-    watch: Watch
+    observer: ReadObserver
     interruption: Interruption
-    longest_without_state: timedelta
+    max_state_interval: timedelta
     limit: int | None
 
 
@@ -169,22 +170,22 @@ class _StreamRun:
         self, stream: Stream, descriptor: StreamDescriptor, manager: ConnectorStateManager, out: "_Output"
     ) -> None:
         self._stream, self._descriptor, self._manager = stream, descriptor, manager
-        self._write, self._clock, self._watch, self._leaks = out.write, out.clock, out.watch, out.leaks
-        self._throttle = CheckpointThrottle(out.clock, longest=out.longest_without_state)
+        self._write, self._clock, self._observer, self._leaks = out.write, out.clock, out.observer, out.leaks
+        self._throttle = CheckpointThrottle(out.clock, longest=out.max_state_interval)
         self._interruption = out.interruption
         self._running = False
         self._count = 0
         self._remaining = out.limit
 
-    def run(self, state: StreamState, execute: Executor, *, refreshes: bool) -> None:
-        """Read the stream from `state` to its end. refreshes: see `read`.
+    def run(self, state: StreamState, execute: Executor, *, full_refresh: bool) -> None:
+        """Read the stream from `state` to its end. full_refresh: see `read`.
 
         Raises what reading raises, or Interrupted, in both cases after writing the last state that could be saved.
         """
         self._write_status(AirbyteStreamStatus.STARTED)
         end = AirbyteStreamStatus.COMPLETE
         try:
-            with closing(read(self._stream, state, execute, self._due, refreshes=refreshes)) as items:
+            with closing(read(self._stream, state, execute, self._due, full_refresh=full_refresh)) as items:
                 for item in items:
                     match item:
                         case StreamState():
@@ -223,7 +224,7 @@ class _StreamRun:
         self._write(lines)
         self._count += len(page)
         self._throttle.wrote_records(len(lines))
-        self._watch.records(self._descriptor, len(page), len(lines))
+        self._observer.records(self._descriptor, len(page), len(lines))
 
     def _save(self, state: AirbyteStateMessage | None) -> None:
         if state is None:
@@ -235,7 +236,7 @@ class _StreamRun:
         self._count = 0
         self._throttle.wrote_state(len(line))
         if state.stream is not None:
-            self._watch.state(self._descriptor, state.stream.stream_state)
+            self._observer.state(self._descriptor, state.stream.stream_state)
 
     def _write_status(self, status: AirbyteStreamStatus) -> None:
         self._write(status_line(self._descriptor, status, self._clock()))

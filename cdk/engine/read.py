@@ -30,16 +30,16 @@ def always() -> bool:
 
 
 def read(
-    stream: Stream, state: StreamState, execute: Executor = serial, due: Due = always, *, refreshes: bool = False
+    stream: Stream, state: StreamState, execute: Executor = serial, due: Due = always, *, full_refresh: bool = False
 ) -> Generator[Sequence[Record] | StreamState]:
     """Yield the records and states of `stream`, resuming from `state`. Only the caller's thread touches state.
 
     The last item of a read that changed the state is the final state. When reading fails or is interrupted, yields the
     state of the records so far, then raises the error. A slice that fails for good (a FatalError) fails the stream too,
-    but only after the remaining slices have been read: the state keeps the failed slice open. refreshes: this is a full
-    refresh, and `state` may be that of an interrupted one.
+    but only after the remaining slices have been read: the state keeps the failed slice open. full_refresh: whether
+    this is one; `state` may then be that of an interrupted one.
     """
-    reader = _reader(stream, state, refreshes=refreshes)
+    reader = _reader(stream, state, full_refresh=full_refresh)
     failures: list[FatalError] = []
     warnings, restart_warning = PageWarnings(resumed=bool(state.positions)), FirstWarning()
     pages = partial(_pages, StreamCopies(stream), failures)
@@ -66,9 +66,9 @@ def read(
     warnings.end()
 
 
-def _reader(stream: Stream, state: StreamState, *, refreshes: bool) -> CheckpointReader:
+def _reader(stream: Stream, state: StreamState, *, full_refresh: bool) -> CheckpointReader:
     reader = stream.checkpoint_reader(state)
-    if refreshes:
+    if full_refresh:
         reader.skip_finished()
     return reader
 

@@ -10,7 +10,7 @@ from cdk.base.errors import ConfigError, DecodeError, TransientError
 from cdk.base.times.clock import Sleep, sleep
 from cdk.base.values import JsonValue, Record, copied, to_json
 from cdk.rest.auth.oauth2 import OAuth2
-from cdk.rest.auth.token_owner import TokenBearer, collecting, issue_all, report
+from cdk.rest.auth.token_owner import TokenBearer, collecting_bearers, issue_all, register_bearer
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.rest.cached_transport import CachedTransport
 from cdk.rest.client import HttpClient
@@ -27,7 +27,7 @@ from cdk.rest.errors.http_error_handler import HttpErrorHandler
 from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.authenticator import Authenticator
 from cdk.rest.http.conditional_transport import SliceSenderTransport
-from cdk.rest.http.json_path import absence, as_path, is_there, path, records_at
+from cdk.rest.http.json_path import absence, as_path, path, path_exists, records_at
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import CredentialScope, named_origins, origin
 from cdk.rest.http.transport import RequestsTransport, Transport
@@ -112,7 +112,7 @@ class HttpStream(PagedStream):
         The paginator sees all records that this method finds, even if an override drops some of them.
         """
         where = as_path(self.records_path, "records_path")
-        if self._untouched and (lines := response.undecoded_records(where, slice.record_type)):
+        if self._may_stay_undecoded and (lines := response.undecoded_records(where, slice.record_type)):
             return lines
         try:
             body = self.decoder.decode(response)
@@ -121,7 +121,7 @@ class HttpStream(PagedStream):
                 return []
             raise
         value = path(*where)(body)
-        if value is None and not is_there(body, where):
+        if value is None and not path_exists(body, where):
             # An error page with status 200, or a typo in the path: treating it as "no records" would empty a table.
             why = absence(body, where)
             raise DecodeError(
@@ -149,7 +149,7 @@ class HttpStream(PagedStream):
         return self.decoder.streams and is_error_record(value, self.key_paths)
 
     @property
-    def _untouched(self) -> bool:
+    def _may_stay_undecoded(self) -> bool:
         """Whether records are passed on as text of the body. An overriding `parse` needs a list that it may change."""
         return type(self).parse is HttpStream.parse and type(self.decoder) is JsonDocument
 
@@ -215,10 +215,10 @@ class HttpStream(PagedStream):
         # All threads share one client, so that its authenticator renews a token once for all of them.
         with _building:
             if self._client is None:
-                with collecting() as self._bearers:
+                with collecting_bearers() as self._bearers:
                     authenticator = self.authenticator()
                     if isinstance(authenticator, OAuth2):
-                        report(authenticator)
+                        register_bearer(authenticator)
                 self._client = HttpClient(
                     CachedTransport(self.transport) if self.use_cache else self.transport,
                     authenticator=authenticator,

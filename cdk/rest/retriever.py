@@ -126,7 +126,7 @@ class PageRetriever:
     def _records(self, response: Response, slice: Slice) -> tuple[Sequence[Record], Sequence[Record]]:
         """Return the records, and all records that the response has: an author's `parse` may drop some of these."""
         with setting(FOUND_RECORDS, lists := list[Sequence[Record]]()):
-            records = listed(self.parse(response, slice), "the records that `parse` gave are", self.parse)
+            records = listed(self.parse(response, slice), "the records that `parse` returned are", self.parse)
         return records, max([records, *lists], key=len)
 
     def _doubt(

@@ -15,7 +15,7 @@ from cdk.base.run import one_run
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.values import FieldValue, from_json
 from cdk.base.wording import did_you_mean
-from cdk.engine.checkpoint_throttle import LONGEST
+from cdk.engine.checkpoint_throttle import MAX_STATE_INTERVAL
 from cdk.engine.executors import Threads, serial
 from cdk.engine.protocol_read import StreamsFailed, run_read
 from cdk.protocol import (
@@ -86,7 +86,7 @@ def read(
                 execute=serial if concurrency == 1 else Threads(concurrency, Learned(concurrency)),
                 mask=secrets.mask,
                 leaks=leaks,
-                longest_without_state=timedelta(0) if every_state else LONGEST,
+                max_state_interval=timedelta(0) if every_state else MAX_STATE_INTERVAL,
             )
     result.warnings = [secrets.mask(text) for text in result.warnings]
     return result

@@ -203,7 +203,7 @@ def test_what_are_no_records_of_a_page_is_an_error_that_names_parse(given: objec
     api = MockApi()
     api.get("/v1/users").returns(json={"data": [{"id": 1}]})
 
-    with pytest.raises(FatalError, match=f"the records that `parse` gave are a {kind}, expected a list"):
+    with pytest.raises(FatalError, match=f"the records that `parse` returned are a {kind}, expected a list"):
         list(read_slice(users(api, Wrong), Slice()))
 
 

@@ -37,7 +37,7 @@ from cdk.cli.protocol.source_events import ProtocolEvents
 from cdk.cli.protocol.state_file import load_state
 from cdk.cli.simulation import with_cassette, with_simulation
 from cdk.engine.executors import Executor, Threads
-from cdk.engine.protocol_read import StreamsFailed, Watch, run_read
+from cdk.engine.protocol_read import ReadObserver, StreamsFailed, run_read
 from cdk.protocol import ConfiguredAirbyteCatalog
 from cdk.state.log.value_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager
@@ -89,7 +89,7 @@ def read(
         configured = whole_catalog(streams) if catalog is None else load_catalog(catalog)
         source.select(_selected(configured))
         manager = ConnectorStateManager(load_state(state, {stream.name for stream in streams}))
-        with _watch(output) as watch, tuned_for_records(), _reporting(crashes):
+        with _observing(output) as observer, tuned_for_records(), _reporting(crashes):
             run_read(
                 streams,
                 configured,
@@ -98,7 +98,7 @@ def read(
                 execute=_noting(Threads(concurrency or source.concurrency(settings))),
                 mask=output.secrets.mask,
                 leaks=SecretCheck(secret_values(source.config_schema, settings)),
-                watch=watch,
+                observer=observer,
                 limit=limit,
             )
 
@@ -146,10 +146,10 @@ def _selected(catalog: ConfiguredAirbyteCatalog) -> dict[str, frozenset[str]]:
 
 
 @contextmanager
-def _watch(output: Output) -> Iterator[Watch]:
+def _observing(output: Output) -> Iterator[ReadObserver]:
     """Show the progress of the read if standard error is a terminal."""
     if not sys.stderr.isatty():
-        yield Watch()
+        yield ReadObserver()
         return
     from cdk.cli.progress import Progress  # noqa: PLC0415 - rich is only worth its import on a terminal
 

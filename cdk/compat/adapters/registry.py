@@ -32,7 +32,7 @@ from cdk.declarative.model.plug_points import (
 )
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Authenticator, Decoder, JsonDocument
-from cdk.rest.auth.token_owner import collecting, report
+from cdk.rest.auth.token_owner import collecting_bearers, register_bearer
 from cdk.rest.client import Sender
 from cdk.state.slice import Slice
 
@@ -71,13 +71,13 @@ _ADAPTERS: Mapping[str, Callable[..., object]] = {
 
 
 def _authenticator(component: CustomAuthenticator, ctx: BuildContext) -> Authenticator:
-    with collecting() as inside:
+    with collecting_bearers() as inside:
         custom = authenticator(component, ctx)
     native = custom.get("native")
     signer = adapt_http.CustomSigner(custom) if native is None else native
     # Only the object knows which of the authenticators in its arguments it uses: it may select one by the config.
     if native in inside or (inside and native is None):
-        report(signer)
+        register_bearer(signer)
     return signer
 
 

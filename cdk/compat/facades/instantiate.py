@@ -60,7 +60,7 @@ from cdk.declarative.model.plug_points import (
     StreamParts,
 )
 from cdk.rest import Decoder, JsonDocument
-from cdk.rest.auth.token_owner import report
+from cdk.rest.auth.token_owner import register_bearer
 
 _LISTS = ("backoff_strategies", "response_filters")
 
@@ -101,7 +101,7 @@ def authenticator(component: CustomAuthenticator, ctx: BuildContext) -> CustomOb
     if callable(own) and hasattr(custom.instance, "__dict__") and not shared:
         login = ["custom", name if isinstance(name, str) else None, definition(component, ctx)]
         CustomTokens(custom, login, learner(ctx))
-        report(CustomSigner(custom))
+        register_bearer(CustomSigner(custom))
     return custom
 
 

@@ -10,7 +10,7 @@ from cdk.base.errors import ConfigError, CredentialsError
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue
 from cdk.rest.auth.static import basic_credentials, with_header
-from cdk.rest.auth.token_owner import TokenOwner, report
+from cdk.rest.auth.token_owner import TokenOwner, register_bearer
 from cdk.rest.auth.token_response import Refusal, expiry, find, saved_expiry, usable_until, written_expiry
 from cdk.rest.auth.tokens import TokenState
 from cdk.rest.errors.api_message import json_body
@@ -102,7 +102,7 @@ class OAuth2(TokenOwner):
 
     def __post_init__(self) -> None:
         super().__init__(self.learn, self.clock)
-        report(self)
+        register_bearer(self)
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
         """Raises CredentialsError: when the token request is rejected, or its response has no token."""

@@ -13,7 +13,7 @@ from cdk.base.errors import CdkError, CredentialsError, TransientError
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue
 from cdk.rest.auth.static import with_header
-from cdk.rest.auth.token_owner import AttachToken, TokenOwner, report
+from cdk.rest.auth.token_owner import AttachToken, TokenOwner, register_bearer
 from cdk.rest.auth.token_response import REJECTION_STATUSES
 from cdk.rest.auth.tokens import TokenState
 from cdk.rest.errors.api_message import json_body
@@ -87,7 +87,7 @@ class SessionToken(_Session):
 
     def __post_init__(self) -> None:
         super().__init__(self.learn, self.clock)
-        report(self)
+        register_bearer(self)
 
     def owners(self) -> Sequence[TokenOwner]:
         return [] if self.life is None or not self.identity else [self]
@@ -166,7 +166,7 @@ class LegacySessionToken(_Session):
 
     def __post_init__(self) -> None:
         super().__init__(self.learn, self.clock)
-        report(self)
+        register_bearer(self)
 
     def _identity_values(self) -> Sequence[JsonValue]:
         settings = (self.header, self.login_url, self.token_field, self.session_token, self.user, self.password)

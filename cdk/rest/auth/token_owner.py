@@ -283,13 +283,13 @@ _BEARERS: ContextVar[list[TokenBearer] | None] = ContextVar("token_bearers", def
 _USED_OWNERS: ContextVar[dict[TokenOwner, str] | None] = ContextVar("token_owners_asked", default=None)
 
 
-def collecting() -> AbstractContextManager[list[TokenBearer]]:
+def collecting_bearers() -> AbstractContextManager[list[TokenBearer]]:
     """Collect the TokenBearers that are created or reused in a block, even as parts of other authenticators."""
     return setting(_BEARERS, [])
 
 
-def report(authenticator: TokenBearer) -> None:
-    """Report an authenticator that is created or reused to the `collecting` block."""
+def register_bearer(authenticator: TokenBearer) -> None:
+    """Add an authenticator that is created or reused to those of the `collecting_bearers` block."""
     bearers = _BEARERS.get()
     if bearers is not None and authenticator not in bearers:
         bearers.append(authenticator)

@@ -242,12 +242,12 @@ def slice_progress() -> SliceProgress | None:
     return _slice.get()
 
 
-def holding(issued: Mapping[str, IssuedToken], *, last: bool = False) -> AbstractContextManager[HeldTokens]:
+def using_tokens(issued: Mapping[str, IssuedToken], *, last: bool = False) -> AbstractContextManager[HeldTokens]:
     """Use these tokens in a block, and in threads that executors start in it. last: see HeldTokens."""
     return setting(_held, HeldTokens(issued, last=last))
 
 
-def reading(progress: SliceProgress) -> AbstractContextManager[SliceProgress]:
+def tracking_slice(progress: SliceProgress) -> AbstractContextManager[SliceProgress]:
     """Give authenticators in a block access to the progress of their slice."""
     return setting(_slice, progress)
 

@@ -153,7 +153,7 @@ class Family:
             if each.scope in {*OWN_SCOPES, parent and parent.name} or field_of(each) in inherited:
                 continue
             yield (
-                f"{each}: expected a field of {parent.name}; add it to those records with `add_fields`, and use that"
+                f"{each}: expected a field of {parent.name}; add it to those records by `add_fields`, and use that"
                 if parent
                 else f"{each}: the request uses no field of {each.scope}; use one there"
             )

@@ -94,7 +94,7 @@ def as_path(where: object, what: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def is_there(body: JsonValue, where: Sequence[str]) -> bool:
+def path_exists(body: JsonValue, where: Sequence[str]) -> bool:
     """Whether a path exists in a body, even if its value is null. Always True for a path with a wildcard."""
     if ANY in where:
         return True

@@ -155,7 +155,7 @@ class Request:
             if text[:6].lower() == "basic ":
                 yield _password(text)
 
-    def reveals(self, text: str) -> bool:
+    def has_secret_in(self, text: str) -> bool:
         """Whether `text` contains a secret of this request or of its scope."""
         return self.hide(text) != text or (self.scope is not None and self.scope.secrets.holds(text))
 

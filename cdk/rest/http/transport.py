@@ -139,7 +139,7 @@ class RequestsTransport:
             if location is None:
                 return response if current is request else response.with_request(request)
             target = _target(response, location)
-            current = _redirected(current, response.status, target, reveals=request.reveals(target))
+            current = _redirected(current, response.status, target, has_secret=request.has_secret_in(target))
         raise FatalError(f"{request}: more than {_MAX_REDIRECTS} redirects, the last to {current}; check the URL")
 
     def send_once(self, request: Request) -> Response:
@@ -168,8 +168,8 @@ def _target(response: Response, location: str) -> str:
         raise FatalError(f"{response.request} was redirected to an invalid URL; check the URL") from None
 
 
-def _redirected(request: Request, status: int, url: str, *, reveals: bool) -> Request:
-    """Return the request for a redirect to `url`. reveals: whether `url` contains a secret of the first request."""
+def _redirected(request: Request, status: int, url: str, *, has_secret: bool) -> Request:
+    """Return the request for a redirect to `url`. has_secret: whether `url` contains a secret of the first request."""
     keeps_method = status in _KEEP_BODY or (request.method in {"GET", "HEAD"} and status != _SEE_OTHER)
     method = request.method if keeps_method or request.method == "HEAD" else "GET"
     body = request.body if keeps_method else None
@@ -178,9 +178,9 @@ def _redirected(request: Request, status: int, url: str, *, reveals: bool) -> Re
         headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
     if not may_follow(origin(request.url), origin(url)):
         headers = neutral(headers)
-        if body is not None or reveals:
+        if body is not None or has_secret:
             target = Request(method, url, secret=request.secret)
-            what = "a secret in its URL" if reveals else "a body, which may contain secrets,"
+            what = "a secret in its URL" if has_secret else "a body, which may contain secrets,"
             raise FatalError(
                 f"{request.hide(str(request))} was redirected to another host, {request.hide(str(target))}: {what} is "
                 f"not sent there; if that host is right, make it the URL of this stream"

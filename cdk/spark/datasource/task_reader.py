@@ -17,7 +17,7 @@ from cdk.engine.boundary_dedup import read_without_boundary_duplicates
 from cdk.engine.executors import Threads
 from cdk.lake.arrow.columns import ColumnType, columns, table_schema
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
-from cdk.rest.auth.tokens import IssuedToken, access_tokens, holding, run_tokens
+from cdk.rest.auth.tokens import IssuedToken, access_tokens, run_tokens, using_tokens
 from cdk.rest.http.own_connections import limiting
 from cdk.rest.limits.task_budgets import sharing
 from cdk.rest.limits.task_share import UNSHARED, TaskShare
@@ -117,7 +117,7 @@ class TaskReader:
         # Spark reuses its workers: what a task learns of the API must not outlive the task.
         own_run = RunScope().working()
         masked = (masking(self.secrets), masked_lines(self.secrets))
-        with limiting(), masked[0], masked[1], own_run, holding(task.tokens, last=True), sharing(task.share):
+        with limiting(), masked[0], masked[1], own_run, using_tokens(task.tokens, last=True), sharing(task.share):
             run_tokens().learn = self.secrets.add
             for (n, slice), page in Threads(task.threads)(iter(enumerate(task.slices)), read):
                 if page.restarted and n in delivered:

@@ -27,7 +27,7 @@ from cdk.engine.executors import Threads
 from cdk.engine.thread_pool import Repeating, repeating_in_a_thread
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import unwritable
-from cdk.rest.auth.tokens import SliceProgress, TokenEnded, holding, reading
+from cdk.rest.auth.tokens import SliceProgress, TokenEnded, tracking_slice, using_tokens
 from cdk.rest.conditional_requests import NotModified, conditional_reads, several_pages
 from cdk.rest.http.activity import activities, task_activity, working_for
 from cdk.rest.http.metrics import counting
@@ -64,7 +64,7 @@ def run_bundle(
         crashes,
         budgets as ledger,
         leasing(lent),
-        holding(job.tokens) as held,
+        using_tokens(job.tokens) as held,
         activities().task(job.live),
     ):
         result = read_bundle(job, tasks, clock, repeating)
@@ -306,7 +306,7 @@ def _read_slice(
     try:
         with (
             counting(buffer.progress.http),
-            reading(progress),
+            tracking_slice(progress),
             limiting_waits(term),
             working_for(name, activity),
             tracing() if targets[task.stream].trace else nullcontext() as trace,

@@ -11,8 +11,17 @@ from cdk import ConfigError, CredentialsError
 from cdk.base.run import RunScope
 from cdk.rest import HttpClient, HttpErrorHandler, OAuth2, Request, RetryPolicy
 from cdk.rest.auth.oauth2 import StoredTokens
-from cdk.rest.auth.token_owner import collecting, issue_all
-from cdk.rest.auth.tokens import IssuedToken, SliceProgress, TokenEnded, holding, reading, run_tokens, seal, unseal
+from cdk.rest.auth.token_owner import collecting_bearers, issue_all
+from cdk.rest.auth.tokens import (
+    IssuedToken,
+    SliceProgress,
+    TokenEnded,
+    run_tokens,
+    seal,
+    tracking_slice,
+    unseal,
+    using_tokens,
+)
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import Time
 
@@ -51,7 +60,7 @@ class World:
     def task(self, authenticator: OAuth2, *, stuck: bool = False) -> Iterator[SliceProgress]:
         """A task that was given the present token, and how its slice stands. stuck: it gave a page."""
         issued = issue_all([authenticator], self.client(), 0)
-        with holding(issued) as held, reading(SliceProgress(read=stuck)) as slice:
+        with using_tokens(issued) as held, tracking_slice(SliceProgress(read=stuck)) as slice:
             yield slice
         run_tokens().merge(held.findings)
 
@@ -112,14 +121,14 @@ def test_a_task_uses_what_it_was_given_and_stops_when_that_ends() -> None:
 def test_a_task_that_was_given_nothing_asks_itself() -> None:
     world = World()
 
-    with holding({}):
+    with using_tokens({}):
         assert world.ask(world.authenticator()) == "access-1"
 
 
 def test_a_task_that_was_given_nothing_uses_up_no_token_that_works_once() -> None:
     world = World()
 
-    with holding({}), pytest.raises(CredentialsError, match="was not obtained where the slices are planned"):
+    with using_tokens({}), pytest.raises(CredentialsError, match="was not obtained where the slices are planned"):
         world.ask(world.authenticator(stored=StoredTokens(lambda _: None)))
 
     assert world.tokens.requests == []
@@ -131,7 +140,7 @@ def test_the_last_task_of_a_token_says_what_has_become_of_it(*, ended: bool) -> 
     authenticator = world.authenticator(stored=StoredTokens(lambda _: None))
     issued = issue_all([authenticator], world.client(), 0)
 
-    with holding(issued, last=True):
+    with using_tokens(issued, last=True):
         assert world.ask(authenticator) == "access-1"
         if ended:
             world.time.sleep(LIFE)
@@ -236,7 +245,7 @@ def test_a_token_that_one_slice_is_refused_is_used_by_another_as_long_as_the_api
 
     with world.task(authenticator) as slice:
         world.ask(authenticator)
-        with reading(SliceProgress()) as other, pytest.raises(TokenEnded):
+        with tracking_slice(SliceProgress()) as other, pytest.raises(TokenEnded):
             world.ask(authenticator)
         assert world.ask(authenticator) == "access-1"
         for _ in range(2):
@@ -377,9 +386,9 @@ def test_what_is_sealed_opens_for_its_secret_alone() -> None:
 
 def test_authenticators_that_are_made_within_others_are_found() -> None:
     world = World()
-    with collecting() as made:
+    with collecting_bearers() as made:
         inner = world.authenticator()
-        with collecting() as own:
+        with collecting_bearers() as own:
             other = world.authenticator()
 
     assert made == [inner]

@@ -58,7 +58,7 @@ def test_a_source_is_of_the_module_that_it_is_written_in() -> None:
         ),
         (
             [REPOS, resource("issues", "/{repos.id}"), resource("notes", "/{issues.id}", params={"r": "{repos.name}"})],
-            ["notes: {repos.name}: expected a field of issues; add it to those records with `add_fields`"],
+            ["notes: {repos.name}: expected a field of issues; add it to those records by `add_fields`"],
         ),
         (
             [REPOS, resource("issues", "/{repos.id}", follows_parent=True)],

@@ -14,7 +14,7 @@ from cdk.declarative.model.plug_points import AnyAuthenticator
 from cdk.declarative.syntax.json_edit import remover
 from cdk.rest import Authenticator, OAuth2
 from cdk.rest.auth.oauth2 import StoredTokens, TokenFields
-from cdk.rest.auth.token_owner import report
+from cdk.rest.auth.token_owner import register_bearer
 from cdk.rest.auth.token_response import Refusal
 from cdk.rest.http.authenticator import Setting
 from cdk.rest.http.json_path import path
@@ -134,7 +134,7 @@ class OAuthAuthenticator(AnyAuthenticator):
         """
         self._check(ctx)
         authenticator = shared(ctx.runtime.logins, self._key(ctx), lambda: self._oauth(ctx))
-        report(authenticator)
+        register_bearer(authenticator)
         return authenticator
 
     def _key(self, ctx: BuildContext) -> str:

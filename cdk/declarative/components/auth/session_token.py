@@ -14,7 +14,7 @@ from cdk.declarative.model.plug_points import AnyAuthenticator, AnyDecoder, AnyR
 from cdk.rest import Authenticator, JsonDocument
 from cdk.rest.auth.session_token import LegacySessionToken, SessionToken
 from cdk.rest.auth.static import with_header, with_secret
-from cdk.rest.auth.token_owner import AttachToken, report
+from cdk.rest.auth.token_owner import AttachToken, register_bearer
 from cdk.rest.http.json_path import path
 
 
@@ -90,7 +90,7 @@ class SessionTokenAuthenticator(AnyAuthenticator):
         """Build the authenticator, which streams that log in in the same way share."""
         identity = definition(self, ctx)
         authenticator = shared(ctx.runtime.logins, identity, lambda: self._login(ctx, identity))
-        report(authenticator)
+        register_bearer(authenticator)
         return authenticator
 
     def _login(self, ctx: BuildContext, identity: str) -> SessionToken:

@@ -28,7 +28,7 @@ from cdk.declarative.model.plug_points import (
 from cdk.declarative.reading.manifest_stream import ManifestStream
 from cdk.declarative.reading.state_delegating_stream import DelegatingStream
 from cdk.rest import HttpClient
-from cdk.rest.auth.token_owner import collecting, issue_all
+from cdk.rest.auth.token_owner import collecting_bearers, issue_all
 
 
 class DeclarativeStream(AnyStream):
@@ -69,7 +69,7 @@ class DeclarativeStream(AnyStream):
         return self.retriever.routers
 
     def build(self, ctx: BuildContext, *, as_parent: bool = False) -> ManifestStream:
-        with collecting() as bearers:
+        with collecting_bearers() as bearers:
             stream = self._built(ctx, as_parent=as_parent)
         client = HttpClient(ctx.runtime.transport, sleep=ctx.runtime.sleep)
         stream.issue, stream.made_of = partial(issue_all, bearers, client), self
