@@ -87,7 +87,9 @@ def places(examined_paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return [each for each in known if not any(other[: len(each)] == each and other != each for other in known)]
 
 
-def shapes(path: tuple[str, ...], sizes: Sequence[int], examined_paths: Sequence[tuple[str, ...]]) -> Iterator[PageShape]:
+def shapes(
+    path: tuple[str, ...], sizes: Sequence[int], examined_paths: Sequence[tuple[str, ...]]
+) -> Iterator[PageShape]:
     """Yield possible shapes of pages that have a next page, the likeliest first."""
     within = places(examined_paths)
     in_list = not path and any(each[0] == "response" for each in within)
