@@ -113,7 +113,7 @@ def test_fields_that_all_rows_had_and_no_record_has_are_named(
             listed = text.partition(" in any of the ")[0]
             assert sorted(listed.removeprefix("users: found no ").split(", ")) == sorted(map(repr, expected))
             assert f"{len(records)} records of this sync" in text
-            assert f"all {len(table)} rows" in text
+            assert f"all {len(table)} existing rows" in text
         match mode:
             case "append":
                 table += records

@@ -354,5 +354,5 @@ def test_a_stream_whose_batches_have_no_end_that_is_known_before_is_refused(stre
 def test_the_state_of_a_cut_read_is_refused() -> None:
     cut = {"at": samples.moment(5), "_cdk": {"through": samples.moment(9)}}
 
-    with pytest.raises(BadState, match="the state of a read that was cut"):
+    with pytest.raises(BadState, match="the state of an interrupted read"):
         reader(log(Clock()), state=cut)
