@@ -399,7 +399,7 @@ BUGS = [
     Bug(
         "the tasks of a frame divide what an API allows",
         "spark/datasource/task_reader",
-        ", sharing(hand.share):",
+        ", sharing(task.share):",
         ":",
         "tests/spark/datasource/test_task_reader.py",
     ),
@@ -3557,7 +3557,7 @@ BUGS = [
     Bug(
         "rows that an OPTIMIZE doubled are refused",
         "lake/delta/restore_detection",
-        "            moves.append(at)\n",
+        "            row_moves.append(at)\n",
         "            pass\n",
         "tests/lake/delta/test_restore_detection.py",
     ),

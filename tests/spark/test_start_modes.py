@@ -166,7 +166,7 @@ def test_a_sync_that_needs_no_spark_imports_none(tmp_path: Path, start: str) -> 
 def test_a_local_spark_starts_when_it_is_needed_and_another_always(
     monkeypatch: pytest.MonkeyPatch, options: Json, mode: str
 ) -> None:
-    monkeypatch.setattr(spark_workers, "_is_there", lambda: False)
+    monkeypatch.setattr(spark_workers, "_is_available", lambda: False)
 
     assert SparkWorkers(SparkOptions(**options))._start == mode
 

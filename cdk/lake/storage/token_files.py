@@ -16,22 +16,22 @@ class TokenFiles:
     """A TokenStore in the target of a pipeline."""
 
     def __init__(self, target: Folder) -> None:
-        self._place = target.join("_cdk", "tokens")
+        self._folder = target.join("_cdk", "tokens")
 
     def load(self, name: str) -> str | None:
         with self._usable():
             try:
-                return self._place.read(name).decode()
+                return self._folder.read(name).decode()
             except FileNotFoundError:
                 return None
 
     def check(self, name: str) -> None:
         with self._usable():
             self.save(f"{name}.check", "")
-            self._place.delete(f"{name}.check")
+            self._folder.delete(f"{name}.check")
 
     def save(self, name: str, text: str) -> None:
-        self._place.write(name, text.encode(), private=True)
+        self._folder.write(name, text.encode(), private=True)
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
@@ -42,5 +42,5 @@ class TokenFiles:
             raise ConfigError(
                 f"refresh tokens cannot be stored here ({error.strerror}); make this folder readable and writable, and "
                 "try again: the existing token has not been used",
-                path=str(self._place),
+                path=str(self._folder),
             ) from error

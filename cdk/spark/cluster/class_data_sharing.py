@@ -17,7 +17,7 @@ import pyspark
 
 _QUIET = "-Xshare:auto -Xlog:disable -Xlog:all=error:stderr"
 
-_TRIES = 3
+_MAX_ATTEMPTS = 3
 """How often the kit requests an archive: Java writes none if a folder on the class path has files, or it is killed."""
 
 _CLASS_PATH = ("SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
@@ -44,11 +44,11 @@ def archive_options(java: Path, cache: Path) -> str:
                     used.touch()
             return f'{_QUIET} "-XX:SharedArchiveFile={archive}"'
         counter = archive.with_suffix(".seen")
-        tries = len(counter.read_text()) if counter.exists() else 0
-        if writing or tries > _TRIES:
+        attempts = len(counter.read_text()) if counter.exists() else 0
+        if writing or attempts > _MAX_ATTEMPTS:
             return ""
-        counter.write_text("." * (tries + 1))
-        if not tries:
+        counter.write_text("." * (attempts + 1))
+        if not attempts:
             return ""
         _forget_unused(folder)
         new = archive.with_suffix(f".{os.getpid()}.new")

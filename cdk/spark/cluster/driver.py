@@ -146,7 +146,7 @@ class JvmDriver:
     def run(self, task: Task, items: Sequence[bytes]) -> list[bytes]:
         if not items:
             return []
-        with finding_the_kit(self.session):
+        with using_this_python(self.session):
             # An RDD, because a query takes 0.3 s longer to plan and start on slow cores, and its workers import pandas.
             return self.session.sparkContext.parallelize(items, len(items)).map(task).collect()
 
@@ -166,7 +166,7 @@ class JvmDriver:
 
 
 @contextmanager
-def finding_the_kit(session: SparkSession) -> Iterator[None]:
+def using_this_python(session: SparkSession) -> Iterator[None]:
     """Make Python workers started in this block use this program's Python, and find the kit where this program does.
 
     A session that the user's program created starts `python3`, whatever that is, unless PYSPARK_PYTHON is set. This can
@@ -179,29 +179,29 @@ def finding_the_kit(session: SparkSession) -> Iterator[None]:
         return
     kit = str(Path(__file__).parents[2])
     with _lock:
-        if context not in _mended:
+        if context not in _original_settings:
             python, paths = context.pythonExec, context.environment.get("PYTHONPATH")
-            _mended[context] = _Mended(python, paths)
+            _original_settings[context] = _OriginalSettings(python, paths)
             context.pythonExec = sys.executable
             context.environment["PYTHONPATH"] = kit if paths is None else f"{paths}{os.pathsep}{kit}"
-        _mended[context].blocks += 1
+        _original_settings[context].blocks += 1
     try:
         yield
     finally:
         with _lock:
-            mended = _mended[context]
-            mended.blocks -= 1
-            if not mended.blocks:
-                del _mended[context]
-                context.pythonExec = mended.python
-                if mended.paths is None:
+            original = _original_settings[context]
+            original.blocks -= 1
+            if not original.blocks:
+                del _original_settings[context]
+                context.pythonExec = original.python
+                if original.paths is None:
                     del context.environment["PYTHONPATH"]
                 else:
-                    context.environment["PYTHONPATH"] = mended.paths
+                    context.environment["PYTHONPATH"] = original.paths
 
 
 @dataclass
-class _Mended:
+class _OriginalSettings:
     """The original settings of a context, and the number of active blocks that have changed them."""
 
     python: str
@@ -210,7 +210,7 @@ class _Mended:
 
 
 _lock = threading.Lock()
-_mended: dict[SparkContext, _Mended] = {}
+_original_settings: dict[SparkContext, _OriginalSettings] = {}
 
 
 class ConnectDriver:

@@ -14,7 +14,7 @@ from cdk.base.run import current_run, part_of
 from cdk.base.task_map import Item, Result, attempting
 from cdk.spark.cluster.driver import Driver, driver_of, translate_lost
 from cdk.spark.cluster.jvm_launch import JvmLaunch
-from cdk.spark.cluster.session import open_session, ship, travels_inside
+from cdk.spark.cluster.session import open_session, pickled_by_value, ship
 from cdk.spark.cluster.task_logs import gathering_lines, log_levels
 from cdk.sync.settings.pipeline_file import SparkOptions
 from cdk.sync.tasks.task_pool import ThreadTasks
@@ -48,10 +48,10 @@ def start_executors(
     return executors(session)
 
 
-def check_travels(item: object) -> None:
+def check_picklable(item: object) -> None:
     """Raise ConfigError when an item cannot be pickled: a single one would make the job of all items fail."""
     # Registers a module that is a single file first, so that the check includes its globals, which are pickled, too.
-    travels_inside(type(item).__module__)
+    pickled_by_value(type(item).__module__)
     try:
         cloudpickle.dumps(item)  # type: ignore[no-untyped-call]  # pyspark's copy is untyped
     except Exception as error:

@@ -20,7 +20,7 @@ SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """The variable that spark-submit sets for the program it starts: the JVM runs already, and its master is decided."""
 _SECRET = "PYSPARK_GATEWAY_SECRET"  # noqa: S105 - the name of a variable
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
-_SEEN_EVERY = 0.05
+_POLL_SECONDS = 0.05
 """Seconds between two checks for the address of the JVM."""
 
 
@@ -53,7 +53,7 @@ class JvmLaunch:
             arguments += shlex.split(os.environ.get(_ARGUMENTS, "pyspark-shell"))
             process = self._begin([str(Path(_find_spark_home(), "bin", "spark-submit")), *arguments], environment, log)
             while process.poll() is None and not address.exists():
-                time.sleep(_SEEN_EVERY)  # noqa: TID251 - another process is waited for
+                time.sleep(_POLL_SECONDS)  # noqa: TID251 - another process is waited for
             if not address.exists():
                 raise ConfigError("Java ended before Spark could be reached")
             with address.open("rb") as file:
@@ -96,7 +96,7 @@ class JvmLaunch:
                     os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait()
 
-    def forget(self) -> None:
+    def reset_pyspark(self) -> None:
         """Reset pyspark after a failed start, so that this process can start another JVM."""
         self.end()
         with self._lock:

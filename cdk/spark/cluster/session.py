@@ -66,10 +66,10 @@ def open_session(name: str, options: SparkOptions, log: Path, launch: JvmLaunch 
             # keys of a store, are passed in a file.
             with _properties(conf) as properties:
                 launch.run({**own, "spark.app.name": f"spark-cdk {name}"}, properties, log)
-        with _keeping_ctrl_c():
+        with _keeping_sigint_handler():
             return builder.getOrCreate()
     except Exception as error:
-        launch.forget()
+        launch.reset_pyspark()
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:]) if log.exists() else ""
         raise ConfigError(
             f"Spark did not start with master {settings.get('spark.master', 'of spark-submit')!r}: {error}",
@@ -79,7 +79,7 @@ def open_session(name: str, options: SparkOptions, log: Path, launch: JvmLaunch 
 
 
 @contextmanager
-def _keeping_ctrl_c() -> Iterator[None]:
+def _keeping_sigint_handler() -> Iterator[None]:
     """Keep the program's own handler for Ctrl-C, if any: that of a new context cancels all jobs and raises."""
     before = signal.getsignal(signal.SIGINT)
     yield
@@ -155,7 +155,7 @@ def ship(session: SparkSession, modules: Iterable[str]) -> None:
     """
     packages, files = {"cdk"}, list[Path]()
     for name in modules:
-        if travels_inside(name):
+        if pickled_by_value(name):
             files.extend([Path(file)] if (file := sys.modules[name].__file__) else [])
         else:
             packages.add(name.partition(".")[0])
@@ -165,7 +165,7 @@ def ship(session: SparkSession, modules: Iterable[str]) -> None:
     _send(driver, [code for code in (*sent, *beside) if code is not None])
 
 
-def travels_inside(name: str) -> bool:
+def pickled_by_value(name: str) -> bool:
     """Whether a module is a single file, which executors cannot import; if so, registers it to be pickled by value."""
     module = sys.modules[name]
     if "." in name or name == "__main__" or not module.__spec__ or module.__spec__.submodule_search_locations:

@@ -29,9 +29,9 @@ class SparkWorkers:
     def check(self, item: object) -> None:
         """Raise ConfigError when an item cannot be pickled and everything is read on Spark."""
         if self._start == "always":
-            from cdk.spark.cluster.executors import check_travels  # noqa: PLC0415 - it imports pyspark
+            from cdk.spark.cluster.executors import check_picklable  # noqa: PLC0415 - it imports pyspark
 
-            check_travels(item)
+            check_picklable(item)
         self._sent.append(item)
 
     def start(self, name: str, log: Path, modules: Collection[str]) -> Workers:
@@ -45,15 +45,15 @@ class SparkWorkers:
             case "never":
                 return beside_the_driver(self._tasks)
             case "needed":
-                later = _Later(self.options, name, log, modules, self._sent)
-                return beside_the_driver(self._tasks, ClusterStart(later.start, later.end))
+                background = _BackgroundStart(self.options, name, log, modules, self._sent)
+                return beside_the_driver(self._tasks, ClusterStart(background.start, background.end))
 
     @cached_property
     def _start(self) -> Literal["needed", "always", "never"]:
         start = self.options.start
         if start == "never":
             return start
-        if start == "always" or _is_there():
+        if start == "always" or _is_available():
             return "always"
         return start or ("always" if _local_cores(self._master) is None else "needed")
 
@@ -78,14 +78,14 @@ def _executors(  # noqa: PLR0917 - what a session is started with
     launch: JvmLaunch | None = None,
 ) -> Workers:
     """Return the executors of a session; see `start_executors`. sent: items to be sent to them, not checked yet."""
-    from cdk.spark.cluster.executors import check_travels, start_executors  # noqa: PLC0415 - it imports pyspark
+    from cdk.spark.cluster.executors import check_picklable, start_executors  # noqa: PLC0415 - it imports pyspark
 
     for item in sent:
-        check_travels(item)
+        check_picklable(item)
     return start_executors(options, name, log, modules, launch)
 
 
-def _is_there() -> bool:
+def _is_available() -> bool:
     """Whether a Spark session runs already, or the environment says where Spark is."""
     if any(name in os.environ for name in _ELSEWHERE):
         return True
@@ -106,7 +106,7 @@ def _local_cores(master: str) -> int | None:
     return (os.cpu_count() or 1) if cores == "*" else int(cores)
 
 
-class _Later:
+class _BackgroundStart:
     """A session that starts while a sync already reads. Its methods are called from different threads."""
 
     def __init__(
@@ -124,7 +124,7 @@ class _Later:
             workers = _executors(self._options, self._name, self._log, self._modules, self._sent, launch)
             launch.complete()
         except Exception:
-            launch.forget()
+            launch.reset_pyspark()
             raise
         return workers
 

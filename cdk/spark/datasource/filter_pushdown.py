@@ -62,7 +62,7 @@ class FilterPushdown:
     def __init__(self, stream: Stream, declared: Mapping[str, ColumnType], partition_columns: Sequence[str]) -> None:
         self._partition_columns = frozenset(partition_columns)
         self._column = "" if stream.cursor is None else stream.cursor.field
-        self._kind = _kind(stream.cursor, declared.get(self._column))
+        self._filter_type = _filter_type(stream.cursor, declared.get(self._column))
         self._lower: Value | None = None
         self._upper: Value | None = None
         self._partition_filters: list[tuple[str, Sequence[FieldValue]]] = []
@@ -72,35 +72,35 @@ class FilterPushdown:
         for item in filters:
             match item:
                 case datasource.EqualTo((name,), value) | datasource.EqualNullSafe((name,), value):
-                    self._between(name, value, value)
-                    self._among(name, [value])
+                    self._limit_to_range(name, value, value)
+                    self._limit_to_values(name, [value])
                 case datasource.GreaterThan((name,), value) | datasource.GreaterThanOrEqual((name,), value):
-                    self._between(name, value, None)
+                    self._limit_to_range(name, value, None)
                 case datasource.LessThan((name,), value) | datasource.LessThanOrEqual((name,), value):
-                    self._between(name, None, value)
+                    self._limit_to_range(name, None, value)
                 case datasource.In((name,), values):
-                    self._among(name, values)
+                    self._limit_to_values(name, values)
                 case _:
                     pass
 
     def apply(self, stream: Stream, slices: Iterable[Slice]) -> Iterator[Slice]:
         """Yield the slices that may have matching rows, in order; an open window starts later if filters allow it."""
         for slice in slices:
-            if self._wants(slice.partition) and (narrowed := self._narrowed(stream, slice)) is not None:
+            if self._may_match(slice.partition) and (narrowed := self._narrowed(stream, slice)) is not None:
                 yield narrowed
 
-    def _between(self, name: str, lower: FieldValue, upper: FieldValue) -> None:
-        if name == self._column and self._kind is not None:
-            if _is(self._kind, lower):
+    def _limit_to_range(self, name: str, lower: FieldValue, upper: FieldValue) -> None:
+        if name == self._column and self._filter_type is not None:
+            if _has_type(self._filter_type, lower):
                 self._lower = lower if self._lower is None else max(self._lower, lower)
-            if _is(self._kind, upper):
+            if _has_type(self._filter_type, upper):
                 self._upper = upper if self._upper is None else min(self._upper, upper)
 
-    def _among(self, name: str, values: Sequence[FieldValue]) -> None:
+    def _limit_to_values(self, name: str, values: Sequence[FieldValue]) -> None:
         if name in self._partition_columns:
             self._partition_filters.append((name, values))
 
-    def _wants(self, partition: Partition) -> bool:
+    def _may_match(self, partition: Partition) -> bool:
         return all(
             name not in partition or any(_may_equal(partition[name], value) for value in values)
             for name, values in self._partition_filters
@@ -119,10 +119,10 @@ class FilterPushdown:
         if isinstance(lower, int):
             start: FieldValue = max(window.start, lower - 1)
         elif isinstance(lower, datetime) and not is_later(cursor, window.start, lower):
-            start = _start(cursor, lower, stream.now())
+            start = _narrowed_start(cursor, lower, stream.now())
         else:
             start = None
-        return slice if start is None or _behind(cursor, window.start, start) else _from(slice, start)
+        return slice if start is None or _is_at_or_after(cursor, window.start, start) else _starting_at(slice, start)
 
 
 def is_later(cursor: Cursor, value: FieldValue, other: datetime) -> bool:
@@ -131,12 +131,12 @@ def is_later(cursor: Cursor, value: FieldValue, other: datetime) -> bool:
     return reaches(value, text) and not reaches(text, value)
 
 
-def _from(slice: Slice, start: FieldValue) -> Slice:
+def _starting_at(slice: Slice, start: FieldValue) -> Slice:
     assert slice.window is not None
     return replace(slice, window=replace(slice.window, start=start))
 
 
-def _start(cursor: Cursor, lower: datetime, now: datetime) -> FieldValue:
+def _narrowed_start(cursor: Cursor, lower: datetime, now: datetime) -> FieldValue:
     """Return where the cursor would start to read what is newer than `lower`, in its spelling; None: not narrowed."""
     try:
         before = lower - _MARGIN
@@ -147,19 +147,19 @@ def _start(cursor: Cursor, lower: datetime, now: datetime) -> FieldValue:
     return None if window is None or is_later(cursor, window.start, lower) else window.start
 
 
-def _behind(cursor: Cursor, start: FieldValue, other: FieldValue) -> bool:
+def _is_at_or_after(cursor: Cursor, start: FieldValue, other: FieldValue) -> bool:
     """Whether a window that starts at `start` already starts at or after `other`."""
     return bool(start == other or cursor.greatest([other, start]) == start)
 
 
-def _kind(cursor: Cursor | None, column: ColumnType | None) -> type[Value] | None:
+def _filter_type(cursor: Cursor | None, column: ColumnType | None) -> type[Value] | None:
     """Return the type to compare filters on the cursor's column as; None if its column's order is not the cursor's."""
     if cursor is not None and cursor.order.kind is int:
         return int if column == pa.int64() else None
     return datetime if cursor is not None and column == TIMESTAMP_UTC else None
 
 
-def _is(kind: type[Value], value: FieldValue) -> bool:
+def _has_type(kind: type[Value], value: FieldValue) -> bool:
     if kind is datetime:
         return isinstance(value, datetime) and value.tzinfo is not None
     return type(value) is int

@@ -106,13 +106,13 @@ def tokens_of(options: DataSourceOptions, secrets: Secrets) -> Tokens:
     if options.target is not None:
         tokens.store = TokenFiles(folder_at(options.target, {}))
     elif options.config_file is None:
-        tokens.store = Nowhere("no option config_file or target was given")
+        tokens.store = NoTokenStore("no option config_file or target was given")
     elif why := save_problem(options.config_file):
-        tokens.store = Nowhere(f"no option target was given, and {why}")
+        tokens.store = NoTokenStore(f"no option target was given, and {why}")
     return tokens
 
 
-class Nowhere:
+class NoTokenStore:
     """A TokenStore that stores no tokens, so that single-use refresh tokens are not used. why: what is missing.
 
     If a server has replaced a token nevertheless, the only copy is in memory, and is used from then on.

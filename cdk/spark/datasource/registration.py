@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from cdk.base.errors import ConfigError
-from cdk.spark.cluster.driver import driver_of, finding_the_kit, translate_lost
+from cdk.spark.cluster.driver import driver_of, translate_lost, using_this_python
 from cdk.spark.cluster.spark_versions import Ability, require
 
 
@@ -28,7 +28,7 @@ def register(session: SparkSession) -> None:
     if is_remote():
         session.dataSource.register(data_source)
         return
-    with finding_the_kit(session):
+    with using_this_python(session):
         _check_workers(session)
         session.dataSource.register(data_source)
 

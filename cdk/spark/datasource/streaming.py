@@ -58,15 +58,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, opened: OpenStream, reading: TaskReader, *, lag: timedelta, slices: int | None) -> None:
         with masking(opened.secrets):
             check_streamable(opened.stream, opened.state)
-        self._first, self._reading, self._tokens = opened.state, reading, opened.tokens
+        self._initial_state, self._reading, self._tokens = opened.state, reading, opened.tokens
         self._lag, self._slices = lag, slices
-        self._fixed: datetime | None = None
-        self._walk: _Walk | None = None
+        self._end_time: datetime | None = None
+        self._planner: _BatchPlanner | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name, as those below
         """Return the offset of the state that the query starts from: the option `state`, or an empty state."""
         # Parts that only other forms of the state need would not survive the round trip through an offset.
-        return _offset(self._reading.stream, replace(self._first, extra={}, after=None, ranges_from=None))
+        return _offset(self._reading.stream, replace(self._initial_state, extra={}, after=None, ranges_from=None))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the limit of the option `slices_per_batch`, as a limit of files in Spark's terms."""
@@ -74,7 +74,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Make all batches of this run end at the same point in time, and list partitions only once."""
-        self._fixed = self._reading.stream.now()
+        self._end_time = self._reading.stream.now()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """Return the offset after the next batch; `start` if there is nothing to read.
@@ -82,19 +82,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         limit: files mean slices. With a limit of rows or bytes, a batch has a single slice, the minimum.
         """
         with masking(self._reading.secrets):
-            if self._walk is None or self._walk.at != start or (self._walk.ended and self._fixed is None):
-                now = self._fixed or self._reading.stream.now()
-                self._walk = _Walk(self._reading.stream, start, now, self._lag, self._tokens.run())
-            with self._walk.run.working():
-                return self._walk.go(_most(limit))
+            planner = self._planner
+            if planner is None or planner.offset != start or (planner.ended and self._end_time is None):
+                now = self._end_time or self._reading.stream.now()
+                planner = _BatchPlanner(self._reading.stream, start, now, self._lag, self._tokens.run())
+                self._planner = planner
+            with planner.run.working():
+                return planner.advance(_slice_limit(limit))
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Return the slices between two offsets; the same on every call."""
-        stream = self._reading.stream
+        stream, planner = self._reading.stream, self._planner
         with masking(self._reading.secrets), self._tokens.run().working():
             before, after = _state(stream, start), _state(stream, end)
-            known = self._walk.known if self._walk is not None and self._walk.at == end else _listed(stream, before)
-            return self._reading.distribute(list(slices_between(stream, before, after, known)))
+            if planner is not None and planner.offset == end:
+                partitions: Mapping[str, Partition] = planner.partitions
+            else:
+                partitions = _partitions_by_key(stream, before)
+            return self._reading.distribute(list(slices_between(stream, before, after, partitions)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield those rows of a partition's slices that lie before the end of their window."""
@@ -109,44 +114,44 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return page._replace(records=records)
 
 
-class _Walk:
+class _BatchPlanner:
     """The steps from an offset onwards, and the offset reached so far.
 
-    known: the partitions seen, with the fields of their parents. run: the run that these steps belong to.
+    partitions: those seen, by key, with the fields of their parents. run: the run that these steps belong to.
     """
 
     def __init__(self, stream: Stream, start: Offset, now: datetime, lag: timedelta, run: RunScope) -> None:
-        self.at, self.ended, self.run = start, False, run
-        self.known: dict[str, Partition] = {}
+        self.offset, self.ended, self.run = start, False, run
+        self.partitions: dict[str, Partition] = {}
         self._stream, self._state = stream, _state(stream, start)
         self._steps: Iterator[Step] = micro_batch_steps(stream, self._state, now, lag)
 
-    def go(self, most: int | None) -> Offset:
+    def advance(self, most: int | None) -> Offset:
         """Take at most `most` slices, and return the offset after them."""
         if self.ended:
-            return self.at
+            return self.offset
         taken: list[Step] = []
         remaining = inf if most is None else most
         while remaining and (step := next(self._steps, None)) is not None:
             taken.append(step)
             if step.slice is not None:
-                self.known[step.slice.partition.key] = step.slice.partition
+                self.partitions[step.slice.partition.key] = step.slice.partition
                 remaining -= 1
         self._state = state_after(self._state, taken)
         if remaining:
             self.ended = True
             self._state = drop_shared_cursor(self._state)
         if taken:
-            self.at = _offset(self._stream, self._state)
-        return self.at
+            self.offset = _offset(self._stream, self._state)
+        return self.offset
 
 
-def _listed(stream: Stream, state: StreamState) -> Mapping[str, Partition]:
+def _partitions_by_key(stream: Stream, state: StreamState) -> Mapping[str, Partition]:
     """Return the current partitions by key, for a batch that an earlier process planned."""
     return {partition.key: partition for partition in without_states(stream.partitions_since(state.parents))}
 
 
-def _most(limit: ReadLimit) -> int | None:
+def _slice_limit(limit: ReadLimit) -> int | None:
     match limit:
         case ReadMaxFiles(most):
             return most

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from cdk.base.errors import ConfigError
 from cdk.sources.discovery import find_source
-from cdk.spark.cluster.executors import check_travels
+from cdk.spark.cluster.executors import check_picklable
 from cdk.sync.reports.stream_report import Status
 from tests.sync.loop.test_bundles import PARTS, Parts, count, sync
 
@@ -28,7 +28,7 @@ def test_a_stream_whose_module_holds_what_cannot_travel_is_refused_by_itself(tmp
     (stream,) = find_source(str(tmp_path / "numbers_of_a_generator.py")).streams({})
 
     with pytest.raises(ConfigError, match=r"cannot pickle 'generator' object.*a global of its module"):
-        check_travels(stream)
+        check_picklable(stream)
 
 
 @pytest.mark.spark
