@@ -1236,8 +1236,8 @@ BUGS = [
     Bug(
         "a merge reads what delta-rs has written",
         "lake/parquet/table_rows",
-        "restored(without_encoding(own), ",
-        "restored(own, ",
+        "with_partition_values(without_encoding(own), ",
+        "with_partition_values(own, ",
     ),
     Bug(
         "files that leave say how large they were", "lake/parquet/table_files", "removed, file.size,", "removed, None,"
@@ -1913,7 +1913,7 @@ BUGS = [
     ),
     Bug("rows without a history are noted", "lake/delta/row_history", "saved.logged == ()", "False"),
     Bug(
-        "a table that lost its marker is not new",
+        "a table that allow_lost_state its marker is not new",
         "lake/delta/stream_table",
         "if number(newest) == 1 and (not self.row_count() or self.others):",
         "if newest:",
@@ -1930,13 +1930,13 @@ BUGS = [
         "first commits may be killed many times",
         "lake/delta/stream_table",
         "        newest = max(versions)\n",
-        "        newest = self._after = max(versions)\n",
+        "        newest = self._last_version = max(versions)\n",
         "tests/spark/test_failure_matrix.py",
     ),
     Bug(
-        "versions go up where the marker was lost",
+        "versions go up where the marker was allow_lost_state",
         "lake/delta/stream_table",
-        "self._after if before is None else before",
+        "self._last_version if before is None else before",
         "before",
         "tests/lake/admin/test_state_admin.py",
     ),
@@ -2642,25 +2642,25 @@ BUGS = [
     Bug(
         "a new key of two pipelines is there once",
         "lake/delta/write_modes",
-        "remove=result.remove, alone=True",
+        "remove=result.remove, exclusive=True",
         "remove=result.remove",
     ),
     Bug(
         "an overwrite allows nobody in between",
         "lake/delta/stream_table",
-        "alone = alone or overwrite or bool(remove)",
-        "alone = alone or bool(remove)",
+        "exclusive = exclusive or overwrite or bool(remove)",
+        "exclusive = exclusive or bool(remove)",
         "tests/lake/delta/test_write_modes.py",
     ),
     Bug(
         "a merge is done again where somebody committed meanwhile",
         "lake/delta/write_modes",
-        "saved, result.add, remove=result.remove, alone=True, ",
+        "saved, result.add, remove=result.remove, exclusive=True, ",
         "saved, result.add, remove=result.remove, ",
         "tests/worlds/test_named_times.py",
     ),
     Bug(
-        "a refused first commit is no lost marker",
+        "a refused first commit is no allow_lost_state marker",
         "lake/delta/stream_table",
         "partial(self._states.remove, version)",
         "partial(number, version)",
@@ -3075,7 +3075,7 @@ BUGS = [
     Bug(
         "an overwrite knows what somebody joined meanwhile",
         "lake/delta/table_state",
-        "max_commit_retries=0 if alone else None",
+        "max_commit_retries=0 if exclusive else None",
         "max_commit_retries=None",
         "tests/worlds/test_named_times.py",
     ),

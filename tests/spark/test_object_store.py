@@ -94,7 +94,7 @@ def test_a_commit_names_no_file_that_the_store_has_lost_and_its_receipts_add_up(
 
     assert (ids(root), state(root)) == ([1, 2, 3], {"page": 2})
     found = audit(root)
-    assert (found.receipts, found.receipt.added, found.in_files, found.wrong) == (2, 3, 3, [])
+    assert (found.receipts, found.receipt.added, found.in_files, found.contradictions) == (2, 3, 3, [])
 
 
 @pytest.mark.parametrize("name", ["order items", "größe", "50% off?#1"])

@@ -218,7 +218,7 @@ def _print_edit(result: EditResult, *, dry: bool) -> None:
     else:
         how = f"done, version {result.version} of the table"
     click.echo(f"{result.stream}: {change.what}: {how}")
-    for line in (*first_few(change.moves, _MOVES), *change.means):
+    for line in (*first_few(change.moves, _MOVES), *change.consequences):
         click.echo(f"  {line}")
 
 

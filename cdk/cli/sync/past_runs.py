@@ -52,7 +52,7 @@ def past_runs(
     A run without commits is listed only if it has a report. Raises as opening a table does.
     """
     existing = [table for table in tables if table.exists]
-    newest = [table.open(pipeline, lost=True).version for table in existing]
+    newest = [table.open(pipeline, allow_lost_state=True).version for table in existing]
     if older is not None and len(older.versions) != len(newest):
         older = None  # a table was added or removed since the last page
     if older is not None:

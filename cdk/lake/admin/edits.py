@@ -40,7 +40,7 @@ class Change:
     saved: TableState
     moves: tuple[Move, ...]
     """The values of the state that change."""
-    means: tuple[str, ...]
+    consequences: tuple[str, ...]
     """What the next sync does with the table's rows, in sentences."""
 
 
@@ -114,7 +114,7 @@ def import_state(
     check_fields(stream, state)
     if saved.sync_mode == "incremental":
         change = _with_state(what, replace(saved, complete=not _is_interrupted(state)), state, stream)
-        return replace(change, means=tuple(_means_of_import(saved, stream, state)))
+        return replace(change, consequences=tuple(_consequences_of_import(saved, stream, state)))
     return _full_refresh_from(saved, state, stream, what, of_another=of_another)
 
 
@@ -139,8 +139,8 @@ def _full_refresh_from(saved: TableState, state: StreamState, stream: Stream, wh
         new = replace(saved, complete=False, generation=saved.generation + 1, records=0, pending=())
     # Rows that the state skips were not read, which does not make them stale.
     change = _with_state(what, replace(new, rows_before=None), state, stream)
-    means = "The next sync resumes from there; what lies before it is not part of the new generation."
-    return replace(change, moves=tuple(moves(saved.state, change.saved.state)), means=(means,))
+    consequence = "The next sync resumes from there; what lies before it is not part of the new generation."
+    return replace(change, moves=tuple(moves(saved.state, change.saved.state)), consequences=(consequence,))
 
 
 def rolled_back(saved: TableState | None, older: TableState, number: int, version: int | None = None) -> Change:
@@ -149,15 +149,15 @@ def rolled_back(saved: TableState | None, older: TableState, number: int, versio
     if older.sync_mode != "incremental" and older.state and not older.complete:
         again = "The next sync resumes the read that was interrupted then; the one after it reads everything again."
     if version is None:
-        means = _consequence(older, again)
+        consequence = _consequence(older, again)
         older = _beside_later_rows(saved, older)
     else:
-        what, means = (
+        what, consequence = (
             f"{what}, rows of version {version}",
             f"The table has the rows of its version {version} again. {again}",
         )
     before = None if saved is None else saved.state
-    return Change(what, replace(older, logged=None), tuple(moves(before, older.state)), (means,))
+    return Change(what, replace(older, logged=None), tuple(moves(before, older.state)), (consequence,))
 
 
 def _beside_later_rows(saved: TableState | None, older: TableState) -> TableState:
@@ -175,18 +175,18 @@ def _beside_later_rows(saved: TableState | None, older: TableState) -> TableStat
 
 
 def _from_start(what: str, saved: TableState, *why: str) -> Change:
-    """Make the next sync read the stream from its start, in a new generation. why: sentences to put before `means`."""
-    means = [*why, _consequence(saved, "The next sync reads the stream from its start.")]
+    """Make the next sync read the stream from its start, in a new generation. why: the first of the consequences."""
+    consequences = [*why, _consequence(saved, "The next sync reads the stream from its start.")]
     if why and (saved.complete or saved.state is None):
-        return Change(what, saved, (), tuple(means))
+        return Change(what, saved, (), tuple(consequences))
     traits = traits_of(saved.write_mode)
     if traits.repeats_rows:
-        means.append(f"Rows of the new read have _airbyte_generation_id {saved.generation + 1}.")
+        consequences.append(f"Rows of the new read have _airbyte_generation_id {saved.generation + 1}.")
     records = saved.records if traits.merges else 0
     new = TableState(
         saved.sync_mode, saved.write_mode, generation=saved.generation + 1, records=records, keys=saved.keys
     )
-    return Change(what, new, tuple(moves(saved.state, None)), tuple(means))
+    return Change(what, new, tuple(moves(saved.state, None)), tuple(consequences))
 
 
 def _waiting_rows(saved: TableState) -> str:
@@ -232,12 +232,12 @@ def _with_state(what: str, saved: TableState, state: StreamState, stream: Stream
         cursor_field=None if stream is None else stream.cursor_field,
         exact=True,
     )
-    means = _consequence(saved, "The next sync reads again what lies after the new position.")
+    consequence = _consequence(saved, "The next sync reads again what lies after the new position.")
     # It is unknown which window an edited state was read for.
-    return Change(what, replace(saved, state=blob, window=None), tuple(moves(saved.state, blob)), (means,))
+    return Change(what, replace(saved, state=blob, window=None), tuple(moves(saved.state, blob)), (consequence,))
 
 
-def _means_of_import(saved: TableState, stream: Stream, state: StreamState) -> Iterator[str]:
+def _consequences_of_import(saved: TableState, stream: Stream, state: StreamState) -> Iterator[str]:
     """Yield what is read again, and what is never read, when a state replaces the existing one."""
     if not state.positions:
         yield _consequence(saved, "The next sync reads the stream from its start.")

@@ -56,16 +56,18 @@ class StreamLocation:
         """Return the folder of the pipeline's states."""
         return self.root.join("_cdk_state", pipeline)
 
-    def open(self, pipeline: str, *, clock: Clock = system_clock, lost: bool = False) -> StreamTable:
+    def open(self, pipeline: str, *, clock: Clock = system_clock, allow_lost_state: bool = False) -> StreamTable:
         """Open the table, which must exist. Raises ConfigError, StateError and TransientError: see StreamTable."""
-        return StreamTable(self.root, pipeline, self.stream, pa.schema([]), clock=clock, lost=lost)
+        return StreamTable(
+            self.root, pipeline, self.stream, pa.schema([]), clock=clock, allow_lost_state=allow_lost_state
+        )
 
     def opened(self, pipeline: str) -> tuple[StreamTable, str]:
         """Open the table even if its state cannot be read; also return why it cannot, else an empty string."""
         try:
             return self.open(pipeline), ""
         except StateError as error:
-            return self.open(pipeline, lost=True), str(error)
+            return self.open(pipeline, allow_lost_state=True), str(error)
 
     @property
     def of_history(self) -> "StreamLocation | None":
@@ -93,17 +95,31 @@ class OpenTables:
             return table
         if not location.exists:
             return None
-        self._tables[location.root] = table = location.open(self.pipeline, lost=True)
+        self._tables[location.root] = table = location.open(self.pipeline, allow_lost_state=True)
         return table
 
     def create(
-        self, location: StreamLocation, schema: pa.Schema, partition_by: Sequence[str], *, lost: bool = False
+        self,
+        location: StreamLocation,
+        schema: pa.Schema,
+        partition_by: Sequence[str],
+        *,
+        allow_lost_state: bool = False,
     ) -> StreamTable:
-        """Create the stream's table, which must not exist, with these columns. lost: see StreamTable.
+        """Create the stream's table, which must not exist, with these columns.
+
+        allow_lost_state: see StreamTable.
 
         Raises ConfigError, StateError and TransientError: see StreamTable.
         """
-        table = StreamTable(location.root, self.pipeline, location.stream, schema, partition_by=partition_by, lost=lost)
+        table = StreamTable(
+            location.root,
+            self.pipeline,
+            location.stream,
+            schema,
+            partition_by=partition_by,
+            allow_lost_state=allow_lost_state,
+        )
         self._tables[location.root] = table
         return table
 
@@ -116,7 +132,7 @@ class OpenTables:
         if (beside := location.of_history) is None:
             return None
         # The state of a history only saves work: without it, the history's rows tell what it has.
-        table = self.existing(beside) or self.create(beside, main.schema, main.partition_by, lost=True)
+        table = self.existing(beside) or self.create(beside, main.schema, main.partition_by, allow_lost_state=True)
         return RowHistory(table, main, bounded)
 
     def complete_history(self, location: StreamLocation, main: StreamTable) -> None:

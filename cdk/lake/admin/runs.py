@@ -18,7 +18,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 @dataclass
 class CommitSums:
-    """The sums over the commits of a run. rows: rows that they added. wrong: why receipts cannot be read.
+    """The sums over the commits of a run. rows: rows that they added. receipt_errors: why receipts cannot be read.
 
     complete: whether the stream was read to its end after the last commit; None: unknown.
     """
@@ -29,7 +29,7 @@ class CommitSums:
     ended: datetime | None = None
     receipt: Receipt = field(default_factory=Receipt)
     receipts: int = 0
-    wrong: list[str] = field(default_factory=list)
+    receipt_errors: list[str] = field(default_factory=list)
     complete: bool | None = None
 
     def add(self, commit: Commit, stream: str) -> None:
@@ -44,7 +44,7 @@ class CommitSums:
                 receipt = Receipt.from_text(commit.receipt, stream)
                 self.receipt, self.receipts = self.receipt + receipt, self.receipts + 1
             except BadState as error:
-                self.wrong.append(f"{stream}, version {commit.version}: {error}")
+                self.receipt_errors.append(f"{stream}, version {commit.version}: {error}")
 
 
 @dataclass

@@ -99,14 +99,14 @@ class Admin:
         """
         if not location.exists:
             return
-        table = location.open(self.pipeline, lost=True)
+        table = location.open(self.pipeline, allow_lost_state=True)
         newest = table.version if before is None else min(table.version, before - 1)
         for commit in commits(location.root, location.app(self.pipeline), newest):
             yield commit, None if commit.state is None else _loaded(table, commit.state)
 
     def at(self, location: StreamLocation, state_number: int) -> TableState:
         """Return state number `state_number` of a stream. Raises StateError: when it is not retained."""
-        table = location.open(self.pipeline, lost=True)
+        table = location.open(self.pipeline, allow_lost_state=True)
         return table.load(self._version(location, table, state_number))
 
     def change(self, location: StreamLocation, make: Callable[[TableState], Change]) -> EditResult:
@@ -122,7 +122,7 @@ class Admin:
 
     def reset(self, location: StreamLocation, partition: Partition | None = None) -> EditResult:
         """Make the next sync read the stream, or a partition, from its start, even if the state is lost."""
-        table = location.open(self.pipeline, clock=self.clock, lost=True)
+        table = location.open(self.pipeline, clock=self.clock, allow_lost_state=True)
         if table.state_version is None and not table.retained and not table.has_synced_rows:
             raise StateError(_NO_STATE, stream=location.stream)
         saved = table.saved
@@ -138,7 +138,7 @@ class Admin:
         Raises StateError: when the state or its rows are not retained. StateConflict: when a sync on another machine
         committed first.
         """
-        table = location.open(self.pipeline, clock=self.clock, lost=True)
+        table = location.open(self.pipeline, clock=self.clock, allow_lost_state=True)
         version = self._version(location, table, state_number)
         older = table.load(version)
         if not table.root.has([file.path for file in older.pending]):
@@ -165,11 +165,12 @@ class Admin:
             )
         if to == table.version:
             return EditResult(
-                location.name, replace(change, means=("The table and its state are already there: nothing changes.",))
+                location.name,
+                replace(change, consequences=("The table and its state are already there: nothing changes.",)),
             )
         change = rolled_back(table.saved, older, state_number, to)
         if location.history is not None:
-            change = replace(change, means=(*change.means, "Its history retains every row."))
+            change = replace(change, consequences=(*change.consequences, "Its history retains every row."))
         if self.dry:
             return EditResult(location.name, change)
         OpenTables(self.pipeline).complete_history(location, table)
@@ -186,7 +187,7 @@ class Admin:
                 "or reset it",
                 stream=location.stream,
             )
-        other = location.open(name, clock=self.clock, lost=True)
+        other = location.open(name, clock=self.clock, allow_lost_state=True)
         if other.rows_state_version is not None:
             raise StateError(f"the pipeline {name!r} already has a state of its own", stream=location.stream)
         means = f"Both pipelines write to this table from now on, each with a state of its own ({saved.write_mode})."

@@ -54,7 +54,7 @@ class Audit:
     """Current rows of the table, by its log; None if the log does not count them."""
     in_files: int | None = 0
     """Current rows of the table, by the footers of its files; None if a file is missing."""
-    wrong: Sequence[str] = ()
+    contradictions: Sequence[str] = ()
     """Contradictions between receipts, log and files, one sentence each."""
 
     @property
@@ -110,7 +110,7 @@ def audit(root: Folder, stream: str = "") -> Audit:
     now = int(handle.version())
     start, receipts, total = counted_rows(files), 0, Receipt()
     other_commits: list[OtherCommit] = []
-    wrong: list[str] = []
+    contradictions: list[str] = []
     for version in range(since + 1 if since else 0, now + 1):
         commit = commit_at(root, version)
         by_person = " by `spark-cdk state`" if NOTE in commit.info else ""
@@ -124,18 +124,20 @@ def audit(root: Folder, stream: str = "") -> Audit:
             except (BadState, ReceiptError) as error:
                 # The commit was made, so the error's advice for a commit that was refused does not apply.
                 why = error.difference if isinstance(error, ReceiptError) else error.message
-                wrong.append(f"version {version} contradicts its receipt: {why}")
+                contradictions.append(f"version {version} contradicts its receipt: {why}")
         elif commit.changes_rows:
             other_commits.append(OtherCommit(version, operation, gained))
         elif gained:
             other_commits.append(OtherCommit(version, operation, gained))
-            wrong.append(f"version {version}, {operation}, claims only to move rows, and has {_change(gained)}")
-    in_files = _in_files(root, files, wrong)
-    return Audit(since, start, receipts, total, other_commits, counted_rows(files), in_files, wrong)
+            contradictions.append(
+                f"version {version}, {operation}, claims only to move rows, and has {_change(gained)}"
+            )
+    in_files = _in_files(root, files, contradictions)
+    return Audit(since, start, receipts, total, other_commits, counted_rows(files), in_files, contradictions)
 
 
-def _in_files(root: Folder, files: Mapping[str, LoggedFile], wrong: list[str]) -> int | None:
-    """Return the table's rows by the footers of its files. Appends each contradiction with the log to `wrong`."""
+def _in_files(root: Folder, files: Mapping[str, LoggedFile], contradictions: list[str]) -> int | None:
+    """Return the table's rows by the footers of its files. Adds its contradictions with the log to `contradictions`."""
     rows, missing = 0, list[str]()
     for path, logged in files.items():
         try:
@@ -146,10 +148,10 @@ def _in_files(root: Folder, files: Mapping[str, LoggedFile], wrong: list[str]) -
             continue
         rows += footer_rows - logged.deleted
         if logged.rows is not None and logged.rows != footer_rows:
-            wrong.append(f"{path} has {_count(footer_rows)} by its footer, and {logged.rows:,} by the log")
+            contradictions.append(f"{path} has {_count(footer_rows)} by its footer, and {logged.rows:,} by the log")
     if missing:
         many = f"{len(missing):,} files of the table are missing, such as {missing[0]}"
-        wrong.append(many if missing[1:] else f"a file of the table is missing: {missing[0]}")
+        contradictions.append(many if missing[1:] else f"a file of the table is missing: {missing[0]}")
     return None if missing else rows
 
 

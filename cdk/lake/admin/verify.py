@@ -97,7 +97,7 @@ def findings(location: StreamLocation, pipeline: str, audited: Mapping[str, Audi
 
 def _of_receipts(audited: Mapping[str, Audit]) -> Iterator[StateFinding]:
     for name, table_audit in audited.items():
-        yield from (StateFinding(name, text) for text in table_audit.wrong)
+        yield from (StateFinding(name, text) for text in table_audit.contradictions)
         yield from (StateFinding(name, text, broken=False) for text in table_audit.notes())
 
 

@@ -74,30 +74,30 @@ def repeat_if_changed(table: ReopenedTable, attempt: Callable[[], T]) -> T:
     raise AssertionError("the last attempt returns or raises")
 
 
-def look_again(
-    table: ReopenedTable, error: Exception, marker: int, before: int | None, forget: Callable[[], None]
+def resolve_failed_commit(
+    table: ReopenedTable, error: Exception, marker: int, before: int | None, remove_draft: Callable[[], None]
 ) -> None:
     """Reopen the table after an error of a commit, and raise what the error means unless the commit was made.
 
-    marker: the marker that the commit sets. before: the marker before it. forget: removes the draft of the commit's
-    state, which no commit will name.
+    marker: the marker that the commit sets. before: the marker before it. remove_draft: removes the draft of the
+    commit's state, which no commit will name.
     """
     path, stream = str(table.root), table.stream
     explained, version = table.root.explain(error, stream), table.version
     try:
         table.reopen()
     except StateError:
-        forget()
+        remove_draft()
         raise
     if table.seen_marker == marker:
         return
     cause = error if explained is error else None
     if table.seen_marker != before:
-        raise overtaken(table) from cause
+        raise overtaken_error(table) from cause
     refused = _CONSTRAINT_ERROR.search(str(error)) is not None
     if refused or (cause is not None and table.version != version):
         # Beside the rows of a table without a marker, a draft would look as if the marker had been lost.
-        forget()
+        remove_draft()
     if refused:
         # The error shows rows.
         if table.version != version:
@@ -117,7 +117,7 @@ def look_again(
     raise StateError(f"the table refused a commit: {error}", path=path, stream=stream) from error
 
 
-def overtaken(table: ReopenedTable) -> StateConflict:
+def overtaken_error(table: ReopenedTable) -> StateConflict:
     """Return the error of a run that another run has overtaken."""
     return StateConflict(
         "another run moved this stream's state while this one was reading; this run wrote nothing more. "

@@ -29,7 +29,7 @@ from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.parquet.partitioning import Texts
+from cdk.lake.parquet.partitioning import PartitionValues
 from cdk.lake.parquet.table_files import TableFile, commit_at, missing_files
 from cdk.lake.parquet.table_rows import read_rows, schema_of
 from cdk.lake.parquet.writer import DataFile
@@ -206,7 +206,8 @@ class RowHistory:
         paths = []
         for name in self.main.others.names:
             table, main = (
-                StreamTable(own.root, name, own.stream, own.schema, lost=True) for own in (self.table, self.main)
+                StreamTable(own.root, name, own.stream, own.schema, allow_lost_state=True)
+                for own in (self.table, self.main)
             )
             other = RowHistory(table, main)
             if (followed := other._followed) is not None and main.state_version is not None:
@@ -214,7 +215,7 @@ class RowHistory:
         missing = missing_files(self.table.root, paths)
         return [path for path in paths if path not in missing]
 
-    def _files_of_log(self) -> Iterator[tuple[str, Texts]]:
+    def _files_of_log(self) -> Iterator[tuple[str, PartitionValues]]:
         """Yield the existing files that commits to the main table added, oldest first, then its current files.
 
         Paths are spelled as in the log.

@@ -214,7 +214,7 @@ class StateBlobs:
         layers = {layer for version in versions for layer in self._layers.get(version, ())}
         return {f"{version}.json" for version in versions} | layers
 
-    def keep(self, retained: Collection[int], upto: int) -> None:
+    def retain(self, retained: Collection[int], upto: int) -> None:
         """Remove the states up to number `upto` that are not retained, and the layers that no retained state needs."""
         needed = self.names(retained)
         self._remove(lambda version, name: name not in needed and number(version) <= upto)

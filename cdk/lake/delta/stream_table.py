@@ -28,7 +28,7 @@ from cdk.base.process.crash_points import crash_point
 from cdk.base.task_map import TaskMap
 from cdk.base.times.clock import Clock, system_clock
 from cdk.lake.delta.engine_writes import Change
-from cdk.lake.delta.failed_commit import TableChanged, look_again, overtaken, repeat_if_changed
+from cdk.lake.delta.failed_commit import TableChanged, overtaken_error, repeat_if_changed, resolve_failed_commit
 from cdk.lake.delta.pinned_table import FilesMissing, PinnedTable
 from cdk.lake.delta.receipt import Receipt, row_count
 from cdk.lake.delta.restore_detection import (
@@ -63,13 +63,13 @@ class StreamTable(PinnedTable):
         schema: pa.Schema,
         *,
         clock: Clock = system_clock,
-        lost: bool = False,
+        allow_lost_state: bool = False,
         partition_by: Sequence[str] | None = None,
     ) -> None:
         """Open the table, or create it with `schema`.
 
-        lost: also open a table whose state is missing or unreadable, as if it had no state; the next commit writes one.
-        Until then `lost_state` holds the error.
+        allow_lost_state: also open a table whose state is missing or unreadable, as if it had no state; the next commit
+        writes one. Until then `lost_state` holds the error.
         partition_by: the partition columns; None: the existing ones, or no columns for a new table.
 
         Raises ConfigError: when the store refuses access, the table has other partition columns, or these are invalid.
@@ -88,16 +88,16 @@ class StreamTable(PinnedTable):
         """The state that belongs to the table's rows; None: the table has no state."""
         self.newest: TableState | None = None
         """The state that the marker names: `saved`, unless a RESTORE has undone it; None: missing or unreadable."""
-        self._looked_at = self.version
+        self._checked_version = self.version
         """The table version up to which this run has checked that the table was not restored."""
         self.lost_state: StateError | None = None
         """Why the state is missing or unreadable; None: it was loaded, or there was none to load."""
         # Versions keep increasing even if the marker was lost.
-        self._after = self.state_version
+        self._last_version = self.state_version
         try:
             self._find_state()
         except StateError as error:
-            if not lost:
+            if not allow_lost_state:
                 raise
             self.lost_state = error
 
@@ -129,7 +129,7 @@ class StreamTable(PinnedTable):
         # The next attempt at a first commit has number 1 again: however often it is killed, it leaves only drafts.
         if number(newest) == 1 and (not self.row_count() or self.others):
             return
-        self._after = newest
+        self._last_version = newest
         raise StateError(
             f"there are states of this stream beside the table, up to number {number(newest)}, but the table's marker, "
             "which names the current one, is missing: the table was cloned or created again, or its transaction ids "
@@ -156,7 +156,7 @@ class StreamTable(PinnedTable):
     def _check_marker(self) -> None:
         """Raise StateConflict when the handle has seen another run's commit."""
         if self.seen_marker != self.state_version:
-            raise overtaken(self)
+            raise overtaken_error(self)
 
     def reopen(self) -> None:
         """Move the handle to the newest version. Raises StateError: when rows or columns the run builds on are gone."""
@@ -218,7 +218,7 @@ class StreamTable(PinnedTable):
         overwrite: bool = False,
         schema: pa.Schema | None = None,
         remove: Sequence[TableFile] = (),
-        alone: bool = False,
+        exclusive: bool = False,
         logged: Sequence[DataFile] | None = None,
         change: Change | None = None,
         note: str = "",
@@ -227,9 +227,9 @@ class StreamTable(PinnedTable):
         """Add `files` and move the state to `saved`, or do neither. overwrite: remove the existing rows.
 
         schema: the table's columns after an overwrite; None: they stay as they are. remove: files of the table, as
-        the method `files` returns them, to remove. alone: the commit succeeds only if no other writer has committed
+        the method `files` returns them, to remove. exclusive: the commit succeeds only if no other writer has committed
         since the table was last read; required where rows are removed or where the added rows depend on existing
-        ones. change: what delta-rs does instead of naming files; it implies `alone`. logged: see `TableState`; the
+        ones. change: what delta-rs does instead of naming files; it implies `exclusive`. logged: see `TableState`; the
         value in `saved` is ignored. note: for the table's log: what a person did to the state. receipt: what happened
         to the rows; None: the rows of `files` are added and those of the removed files are removed.
 
@@ -238,11 +238,11 @@ class StreamTable(PinnedTable):
         opened. TableChanged: when another writer has committed; the table has been reopened, and the method `files`
         returns its current files. StateError: when the table was replaced, or restored to the rows of an older state.
         """
-        alone = alone or overwrite or bool(remove) or change is not None
+        exclusive = exclusive or overwrite or bool(remove) or change is not None
         before = self.state_version
         self._check_marker()
         self._check_not_restored()
-        version = successor(self._after if before is None else before)
+        version = successor(self._last_version if before is None else before)
         receipt, rows = self._checked(receipt, files, None if overwrite else [file.path for file in remove], change)
         saved = self._completed(saved, files, () if overwrite else remove, logged, rows, overwrite=overwrite)
         self.check_files(files)
@@ -250,30 +250,30 @@ class StreamTable(PinnedTable):
         self.draft(version, saved)
         crash_point("after_state_blob")
         named = file_actions(files, remove, partition_by=self.partition_by, now=self._clock())
-        properties = commit_properties(self.app, version, saved, receipt, note=note, alone=alone)
-        write = change or self._naming(named, schema, overwrite=overwrite)
+        properties = commit_properties(self.app, version, saved, receipt, note=note, exclusive=exclusive)
+        write = change or self._write_of(named, schema, overwrite=overwrite)
         try:
             write(self._handle, properties)
         except (DeltaError, OSError) as error:
-            forget = partial(self._states.remove, version)
-            look_again(self, error, version, before, forget)
+            remove_draft = partial(self._states.remove, version)
+            resolve_failed_commit(self, error, version, before, remove_draft)
         else:
             self.seen_marker = self._marker()
         if self.seen_marker != version:
-            raise overtaken(self)
+            raise overtaken_error(self)
         crash_point("after_commit")
         self._move_to(version, saved)
 
     def _move_to(self, version: int, saved: TableState) -> None:
         """Make `saved` the table's current state, and remove the states that are no longer needed."""
-        if self.version == self._looked_at + 1:
-            self._looked_at = self.version
+        if self.version == self._checked_version + 1:
+            self._checked_version = self.version
         self.state_version = self.rows_state_version = version
         self.saved = self.newest = saved
         self._row_moves, self.lost_state = (), None
         # A restore of the table can no longer need any other state, nor the drafts of interrupted runs. A state with a
         # higher number may belong to a newer run that has written it and is about to commit.
-        self._states.keep({version, *saved.history}, number(version))
+        self._states.retain({version, *saved.history}, number(version))
 
     def widen(
         self, saved: TableState, planned: Callable[[frozenset[str]], pa.Schema], bounded: Sequence[str], spread: TaskMap
@@ -310,14 +310,14 @@ class StreamTable(PinnedTable):
                 self.root,
                 self.stream,
                 self.app,
-                after=self._looked_at,
+                after=self._checked_version,
                 version=version,
                 marker=self.state_version,
                 rows_state=self.rows_state_version,
             )
         if self.saved is not None:
             check_same_table(self.root, self.stream, self.table_id, self.saved)
-        self._looked_at = version
+        self._checked_version = version
 
     def _completed(
         self,
@@ -344,7 +344,7 @@ class StreamTable(PinnedTable):
         newest = self.newest
         return self.state_version if newest is None or newest.logged is not None else newest.logged_version
 
-    def _naming(self, named: list[AddAction | RemoveAction], schema: pa.Schema | None, *, overwrite: bool) -> Change:
+    def _write_of(self, named: list[AddAction | RemoveAction], schema: pa.Schema | None, *, overwrite: bool) -> Change:
         """Return a change that commits by naming files."""
 
         def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:

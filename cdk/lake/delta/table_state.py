@@ -108,7 +108,7 @@ class TableState:
 
 
 def commit_properties(
-    app: str, version: int, saved: TableState, receipt: Receipt, *, note: str = "", alone: bool = False
+    app: str, version: int, saved: TableState, receipt: Receipt, *, note: str = "", exclusive: bool = False
 ) -> CommitProperties:
     """Return the properties of a commit that moves the marker of `app` to `version`; see `StreamTable.commit`."""
     metadata = {
@@ -124,7 +124,7 @@ def commit_properties(
         # rows would be duplicated (measured, 1.6): where files are removed, no other writer may commit in between.
         # For commits that only add rows, it retries after other writers' commits, but not after a RESTORE, which sets
         # the metadata.
-        max_commit_retries=0 if alone else None,
+        max_commit_retries=0 if exclusive else None,
     )
 
 

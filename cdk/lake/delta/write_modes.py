@@ -305,7 +305,7 @@ class AppendDedup(WriteMode):
         with table.removing_if_changed([file for file in result.add if file not in files]):
             # `alone` even if no file is removed: another writer may have added a row with the same new key.
             table.commit(
-                saved, result.add, remove=result.remove, alone=True, logged=self._logged(files), receipt=receipt
+                saved, result.add, remove=result.remove, exclusive=True, logged=self._logged(files), receipt=receipt
             )
         return saved, result, receipt
 
@@ -328,7 +328,7 @@ class AppendDedup(WriteMode):
             result = replace(result, add=tuple(written))
         else:
             # delta-rs makes no commit for a MERGE without changes, but the state has to move.
-            table.commit(saved, alone=True, logged=self._logged(files), receipt=receipt)
+            table.commit(saved, exclusive=True, logged=self._logged(files), receipt=receipt)
         return saved, result, receipt
 
 

@@ -27,7 +27,7 @@ from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.arrow.columns import OWN_COLUMNS
 from cdk.lake.parquet.dedup import DELETED, FILE, KEYLESS_ID, NUMBER, ROW, Identity, keyed, latest_rows, superseded
 from cdk.lake.parquet.keyless_rows import HIDDEN, NULL
-from cdk.lake.parquet.partitioning import Texts
+from cdk.lake.parquet.partitioning import PartitionValues
 from cdk.lake.parquet.rewrite import TableLayout, flat
 from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.table_rows import read_rows
@@ -119,7 +119,7 @@ class TableMerge:
         """The folder of the staged files."""
         return self.staged or self.table.root
 
-    def keyed(self, folder: Folder, path: str, partition: Texts | None = None) -> pa.Table:
+    def keyed(self, folder: Folder, path: str, partition: PartitionValues | None = None) -> pa.Table:
         """Return the rows of a file as `cdk.lake.parquet.dedup` compares them. partition: the file's partition."""
         return self.keyed_rows(partial(read_rows, folder, path, partition or {}, self.table.schema))
 

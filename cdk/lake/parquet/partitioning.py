@@ -2,7 +2,7 @@
 
 All rows of a file of a partitioned table have the same value in each partition column, and the log stores these values
 as strings: Delta, "Partition Value Serialization". The kit also writes the columns to the files, so that programs that
-read the files alone miss nothing; other writers leave them out, and `restored` adds them back.
+read the files alone miss nothing; other writers leave them out, and `with_partition_values` adds them back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from cdk.base.wording import did_you_mean
 from cdk.lake.arrow.coerce import change
 from cdk.lake.arrow.columns import META, OWN_COLUMNS
 
-_DIVIDE = (
+_PARTITIONABLE = (
     pa.types.is_string,
     pa.types.is_integer,
     pa.types.is_boolean,
@@ -27,7 +27,7 @@ _DIVIDE = (
     lambda kind: pa.types.is_decimal(kind) and kind.scale == 0,
 )
 
-Texts: TypeAlias = Mapping[str, str | None]
+PartitionValues: TypeAlias = Mapping[str, str | None]
 """The partition of a file: the value of each partition column as a string, None for null."""
 
 
@@ -43,7 +43,7 @@ def check_columns(schema: pa.Schema, names: Sequence[str], where: str) -> None:
             near = did_you_mean(name, declared)
             raise ConfigError(f"{where}: the stream's schema does not declare {name!r}{near}")
         kind = schema.field(name).type
-        if not any(divides(kind) for divides in _DIVIDE):
+        if not any(is_partitionable(kind) for is_partitionable in _PARTITIONABLE):
             raise ConfigError(f"{where}: {name!r} is {kind}; expected a string, integer, date, timestamp or boolean")
 
 
@@ -106,7 +106,7 @@ def split(batch: pa.RecordBatch, by: Sequence[str]) -> Iterator[tuple[tuple[str 
         start = end
 
 
-def restored(batch: pa.RecordBatch, texts: Texts, schema: pa.Schema) -> pa.RecordBatch:
+def with_partition_values(batch: pa.RecordBatch, texts: PartitionValues, schema: pa.Schema) -> pa.RecordBatch:
     """Return `batch` with the partition columns of its file set to `texts`, whether the file has them or not.
 
     Delta: the log's values are authoritative, whatever the file contains.

@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from cdk.base.values import JsonValue
-from cdk.lake.parquet.partitioning import Texts, text_of
+from cdk.lake.parquet.partitioning import PartitionValues, text_of
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.table_log import actions_of
@@ -33,7 +33,7 @@ class AddEntry(TypedDict, total=False):
     """A file that a commit adds, in the format of Delta's protocol."""
 
     path: Required[str]
-    partitionValues: Texts
+    partitionValues: PartitionValues
     stats: str | None
     deletionVector: Mapping[str, int] | None
 
@@ -70,7 +70,7 @@ class TableFile:
     """The lower bound of the first key's values."""
     high: Bound = None
     """The upper bound."""
-    partition: Texts = field(default_factory=dict)
+    partition: PartitionValues = field(default_factory=dict)
     """Its partition in a partitioned table. Not every writer stores the partition columns in the file."""
     size: int = 0
     nulls: int | None = None

@@ -6,14 +6,14 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cdk.lake.parquet.partitioning import Texts, restored
+from cdk.lake.parquet.partitioning import PartitionValues, with_partition_values
 from cdk.lake.storage.folder import Folder
 
 _BATCH_ROWS = 64_000
 
 
 def read_rows(
-    folder: Folder, path: str, partition: Texts, schema: pa.Schema, names: Sequence[str] | None = None
+    folder: Folder, path: str, partition: PartitionValues, schema: pa.Schema, names: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file in order, with all columns that it has, or those in `names`, and its partition columns.
 
@@ -27,7 +27,7 @@ def read_rows(
         for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
             # pyarrow takes `a.b` also for the field `b` of a column `a`.
             own = batch if columns is None else batch.select(columns)
-            yield restored(without_encoding(own), texts, schema)
+            yield with_partition_values(without_encoding(own), texts, schema)
 
 
 def schema_of(folder: Folder, path: str, stream: str = "") -> pa.Schema:

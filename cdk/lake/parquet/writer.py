@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cdk.lake.arrow.cast import cast_batch
-from cdk.lake.parquet.partitioning import Texts, split
+from cdk.lake.parquet.partitioning import PartitionValues, split
 from cdk.lake.storage.folder import Folder, as_folder
 
 _LONGEST = 64
@@ -60,7 +60,7 @@ class DataFile:
     """When it was written, in milliseconds since 1970."""
     stats: str = ""
     """Statistics for Delta's log, JSON."""
-    partition: Texts = field(default_factory=dict)
+    partition: PartitionValues = field(default_factory=dict)
     """The value that all its rows have in each partition column, spelled as in Delta's log."""
 
     def nulls_of(self, key: str) -> int:
@@ -184,7 +184,7 @@ class _PartWriter:
     """Writes the rows of one partition, or of an unpartitioned table, file after file."""
 
     def __init__(
-        self, root: Folder, schema: pa.Schema, bounded: Collection[str], partition: Texts, limits: Limits
+        self, root: Folder, schema: pa.Schema, bounded: Collection[str], partition: PartitionValues, limits: Limits
     ) -> None:
         self._root, self._schema, self._bounded, self._partition = root, schema, bounded, partition
         self._limits = limits

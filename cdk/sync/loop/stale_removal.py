@@ -126,7 +126,7 @@ class StaleRemoval:
         removed = count.removed if hard else 0
         complete, receipt = replace(saved, complete=True, records=rows - removed), Receipt(removed=removed)
         if not count.removed:
-            table.commit(complete, alone=True, receipt=receipt)
+            table.commit(complete, exclusive=True, receipt=receipt)
         elif hard:
             change = deleted(table.schema, saved.generation)
             table.change(complete, change, receipt, {"deleted": count.removed})
@@ -154,7 +154,7 @@ class StaleRemoval:
         receipt = Receipt(removed=removed)
         with self._table.removing_if_changed(rewritten):
             # Without concurrent commits, so that exactly the counted rows are removed.
-            self._table.commit(complete, rewritten, remove=touched, alone=True, receipt=receipt)
+            self._table.commit(complete, rewritten, remove=touched, exclusive=True, receipt=receipt)
         self._log(count)
         return complete, count, receipt
 

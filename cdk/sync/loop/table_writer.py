@@ -322,7 +322,7 @@ def import_into_table(admin: Admin, plan: StreamPlan, blob: JsonValue, *, replac
     state is that of a stream never read, but the table has rows of others. BadState: when `blob` is not a state.
     """
     location = plan.location
-    table = location.open(admin.pipeline, clock=admin.clock, lost=True) if location.exists else None
+    table = location.open(admin.pipeline, clock=admin.clock, allow_lost_state=True) if location.exists else None
     if table is not None and table.state_version is not None and not replaces:
         raise StateError("the stream has a state already; say --replace to put the imported one in its place")
     saved = None if table is None else table.saved
@@ -336,7 +336,7 @@ def import_into_table(admin: Admin, plan: StreamPlan, blob: JsonValue, *, replac
     elif not decoded(plan.stream, blob).positions:
         check_owner(table, plan, admin.pipeline)
     elif table.others and (text := rows_of_others(table, plan, admin.pipeline)):
-        change = replace(change, means=(f"{text[0].upper()}{text[1:]}.", *change.means))
+        change = replace(change, consequences=(f"{text[0].upper()}{text[1:]}.", *change.consequences))
     return admin.commit(location, table, change)
 
 

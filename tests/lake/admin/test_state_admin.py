@@ -338,7 +338,7 @@ def test_a_rollback_to_an_interrupted_read_says_that_only_the_sync_after_the_nex
     everything = len(lake.rows)
     lake.sync()
 
-    said = " ".join(lake.admin.rollback(lake.one, number, tables=tables).change.means)
+    said = " ".join(lake.admin.rollback(lake.one, number, tables=tables).change.consequences)
 
     assert "The next sync resumes the read that was interrupted then; the one after it reads everything again." in said
     assert 0 < lake.sync() < everything
@@ -560,7 +560,7 @@ def test_a_state_is_imported_beside_that_of_another_pipeline_and_says_whose_rows
     assert saved is not None
     new = Lake(tmp_path, Orders(), pipeline="store")
 
-    owner, _ = import_into_table(new.admin, new.plan, saved.state, replaces=False).change.means
+    owner, _ = import_into_table(new.admin, new.plan, saved.state, replaces=False).change.consequences
 
     assert owner.startswith("The table has rows and a state of the pipeline 'shop', and none of 'store'.")
     assert new.sync() == 0
@@ -603,8 +603,8 @@ def test_an_import_says_what_is_read_again_and_what_is_skipped(
 ) -> None:
     change = import_state(TableState("incremental", "append", state=before), stream, after)
 
-    assert len(change.means) == len(said)
-    for sentence, start in zip(change.means, said, strict=True):
+    assert len(change.consequences) == len(said)
+    for sentence, start in zip(change.consequences, said, strict=True):
         assert sentence.startswith(start)
         adds = "are added as further rows" in sentence
         assert adds != sentence.startswith((SKIPPED, "Every cursor"))
@@ -615,7 +615,7 @@ def test_an_imported_full_refresh_that_has_partitions_left_goes_on_with_them() -
 
     change = import_state(TableState("full_refresh", "append", complete=True), ShopOrders(), blob)
 
-    assert change.means[0].startswith("The next sync resumes from there")
+    assert change.consequences[0].startswith("The next sync resumes from there")
     assert not change.saved.complete
 
 

@@ -93,7 +93,7 @@ def test_receipts_and_the_commits_of_others_add_up_to_the_rows_that_are_there(
 
     found = audit(LocalFolder(root))
     assert ids(root) == world.rows
-    assert list(found.wrong) == []
+    assert list(found.contradictions) == []
     assert (found.since, found.start) == (0, 0)
     assert found.receipt.read == world.read
     assert found.others_gained == world.others
@@ -131,7 +131,7 @@ def test_a_log_that_was_cleaned_up_is_added_up_from_the_oldest_version_it_has(ro
     world.do("neighbour_deletes")
 
     found = audit(LocalFolder(root))
-    assert (found.since, found.start, found.receipts, found.wrong) == (3, 9, 1, [])
+    assert (found.since, found.start, found.receipts, found.contradictions) == (3, 9, 1, [])
     assert (found.receipt, found.others_gained) == (Receipt(read=3, staged=3, added=3), -1)
     assert found.in_files == len(world.rows) == 11
     assert next(found.notes()) == (
@@ -148,7 +148,7 @@ def test_a_log_of_which_only_the_last_version_is_left_says_so(root: Path) -> Non
         (root / "_delta_log" / f"{version:020}.json").unlink()
 
     found = audit(LocalFolder(root))
-    assert (found.since, found.start, found.receipts, found.in_files, found.wrong) == (1, 3, 0, 3, [])
+    assert (found.since, found.start, found.receipts, found.in_files, found.contradictions) == (1, 3, 0, 3, [])
 
 
 Damage = Callable[[list[dict[str, Any]], Path], None]
@@ -209,7 +209,7 @@ def test_figures_that_contradict_each_other_are_found(root: Path, damage: Damage
     damage(lines, root)
     log.write_bytes(b"\n".join(map(orjson.dumps, lines)))
 
-    assert [one for one in audit(LocalFolder(root)).wrong if re.search(text, one)]
+    assert [one for one in audit(LocalFolder(root)).contradictions if re.search(text, one)]
 
 
 def test_a_file_that_is_gone_leaves_no_count(root: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_file_that_is_gone_leaves_no_count(root: Path) -> None:
 
     found = audit(LocalFolder(root))
     assert (found.rows, found.in_files) == (3, None)
-    assert found.wrong == [f"a file of the table is missing: {gone.name}"]
+    assert found.contradictions == [f"a file of the table is missing: {gone.name}"]
 
 
 def test_rows_that_a_deletion_vector_takes_are_none(root: Path) -> None:
@@ -241,7 +241,12 @@ def test_rows_that_a_deletion_vector_takes_are_none(root: Path) -> None:
     (copy / "_delta_log" / f"{2:020}.json").write_bytes(b"\n".join(map(orjson.dumps, lines)))
 
     found = audit(LocalFolder(copy))
-    assert (found.other_commits, found.rows, found.in_files, found.wrong) == ([OtherCommit(2, "DELETE", -2)], 1, 1, [])
+    assert (found.other_commits, found.rows, found.in_files, found.contradictions) == (
+        [OtherCommit(2, "DELETE", -2)],
+        1,
+        1,
+        [],
+    )
 
 
 def test_files_whose_rows_the_log_does_not_count_are_said() -> None:

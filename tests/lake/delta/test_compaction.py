@@ -68,7 +68,7 @@ def test_many_small_files_become_one_with_the_same_rows_and_state(
     assert days(tmp_path) == {BUSY: MANY, QUIET: 1}
     assert changes(tmp_path) == {False}
     found = audit(LocalFolder(tmp_path))
-    assert (found.receipts, found.other_commits, found.wrong, found.rows) == (2, [], [], MANY + 1)
+    assert (found.receipts, found.other_commits, found.contradictions, found.rows) == (2, [], [], MANY + 1)
     again = opened(tmp_path)
     assert (again.saved, again.state_version) == (table.saved, table.state_version)
     # The handle is at the version that it made: the run goes on.

@@ -21,7 +21,15 @@ from cdk.lake.arrow.columns import BIG_INTEGER, META, TIMESTAMP_NTZ, TIMESTAMP_U
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.parquet.partitioning import check_columns, check_same, restored, split, text_of, value_of, without_empty
+from cdk.lake.parquet.partitioning import (
+    check_columns,
+    check_same,
+    split,
+    text_of,
+    value_of,
+    with_partition_values,
+    without_empty,
+)
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.object_store import folder_at
@@ -160,7 +168,7 @@ def test_columns_that_a_file_lacks_come_back_and_those_it_has_follow_the_log() -
     both = batch(ROWS[:1])
     texts = {name: text_of(value) for name, value in ROWS[1].items() if name != "id"}
     for given_batch in (both.select(["id"]), both):
-        back = restored(given_batch, texts, SCHEMA)
+        back = with_partition_values(given_batch, texts, SCHEMA)
 
         assert back.select(SCHEMA.names).to_pylist() == [{**ROWS[1], "id": 1}]
         assert {field.name: field.type for field in back.schema} == {"id": pa.int64(), **KINDS}

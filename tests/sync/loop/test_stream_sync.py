@@ -131,7 +131,12 @@ def test_a_sync_cut_anywhere_any_number_of_times_lands_every_record_once(
     assert rows(root) == expected(stream)
     assert report.total == rows(root).total()
     found = audit(LocalFolder(root))
-    assert (found.rows, found.in_files, found.wrong, found.other_commits) == (report.total, report.total, [], [])
+    assert (found.rows, found.in_files, found.contradictions, found.other_commits) == (
+        report.total,
+        report.total,
+        [],
+        [],
+    )
 
 
 @pytest.mark.parametrize("stream", INCREMENTAL, ids=lambda stream: stream.name)
@@ -222,7 +227,7 @@ def test_records_that_belong_to_another_window_are_counted_and_named(
     assert (first.written, further.written, rows(tmp_path).total()) == (count, 0, count)
     assert [(r.read % count, r.read - r.skipped) for r in (first, further)] == [(0, count), (0, 0)]
     assert first.skipped > 0 < further.skipped == further.read
-    assert audit(LocalFolder(tmp_path)).wrong == []
+    assert audit(LocalFolder(tmp_path)).contradictions == []
     # The driver logs the first warning of each sync.
     said = [line for line in caplog.messages if "lie outside of the window that was requested" in line]
     assert len(said) == 2
@@ -450,7 +455,7 @@ def test_an_overwrite_whose_records_have_no_key_asks_first_and_reads_again(
     stream.left = False
     assert finish(opened(tmp_path, stream, sync="s4")).status is Status.DONE
     assert rows(tmp_path) == expected(Users())
-    assert audit(LocalFolder(tmp_path)).wrong == []
+    assert audit(LocalFolder(tmp_path)).contradictions == []
 
 
 def test_an_overwrite_may_empty_its_table_where_it_is_allowed(tmp_path: Path) -> None:

@@ -981,4 +981,4 @@ def test_whatever_ends_first_and_whoever_dies_each_row_lands_once(  # noqa: PLR0
         rows = [row for file in files for row in pq.read_table(file).to_pylist()]
         assert sorted(row["id"] for row in rows) == stream.ids
         assert {row["id"] for row in rows if row.get("late") is not None} == stream.late_ids
-        assert not audit(LocalFolder(folder / stream.name)).wrong
+        assert not audit(LocalFolder(folder / stream.name)).contradictions
