@@ -1240,13 +1240,16 @@ BUGS = [
         "with_partition_values(own, ",
     ),
     Bug(
-        "files that leave say how large they were", "lake/parquet/table_files", "removed, file.size,", "removed, None,"
+        "files that leaving say how large they were",
+        "lake/parquet/table_files",
+        "removed, file.size,",
+        "removed, None,",
     ),
     Bug(
         "a column that comes later costs no row",
         "lake/parquet/writer",
         "            self.flush()\n            self._finish()\n            self._schema",
-        "            self._gathered = []\n            self._finish()\n            self._schema",
+        "            self._buffered = []\n            self._finish()\n            self._schema",
     ),
     Bug(
         "whole numbers keep every digit",
@@ -2054,8 +2057,8 @@ BUGS = [
     Bug(
         "a feature that is not known is refused",
         "lake/delta/table_guard",
-        "(_OTHER, name) for name in sorted(",
-        "(_OTHER, name) for name in () and sorted(",
+        "for name in sorted(log.features.difference(",
+        "for name in () and sorted(log.features.difference(",
     ),
     Bug(
         "a history has a door of its own",
@@ -3003,7 +3006,7 @@ BUGS = [
         "a sync loses no row to a column that comes later",
         "lake/parquet/writer",
         "            self.flush()\n            self._finish()\n            self._schema",
-        "            self._gathered = []\n            self._finish()\n            self._schema",
+        "            self._buffered = []\n            self._finish()\n            self._schema",
         "tests/worlds/test_records.py",
     ),
     Bug(
@@ -3498,8 +3501,8 @@ BUGS = [
     Bug(
         "one spelling has the column and the other is kept",
         "lake/arrow/record_batches",
-        "{name for name in self._nulls if self._owner(name) is None}",
-        "self._nulls",
+        "{name for name in self._always_null if self._owner(name) is None}",
+        "self._always_null",
     ),
     Bug(
         "what was read later stays where the cursor cannot be compared",
@@ -3544,7 +3547,7 @@ BUGS = [
     Bug(
         "a field whose column another has is warned of",
         "lake/arrow/record_batches",
-        "            self.without_column = self.without_column or self._shadowed(fields)\n",
+        "            self.without_column = self.without_column or self._first_without_column(fields)\n",
         "",
         "tests/worlds/test_records.py",
     ),

@@ -83,9 +83,9 @@ class RecordBatchBuilder:
         self.schema = table_schema(declared)
         self._traced, declared = ROW_SOURCE in declared, {n: kind for n, kind in declared.items() if n != ROW_SOURCE}
         self._columns = dict(declared)
-        self._places = {name: column_name(name) or name for name in declared}
+        self._column_names = {name: column_name(name) or name for name in declared}
         self._names = frozenset(declared)
-        self._owners = {column.lower(): name for name, column in self._places.items()}
+        self._owners = {column.lower(): name for name, column in self._column_names.items()}
         self._owners |= {name: name for name in RESERVED}
         self._room = room
         self._grown: dict[str, tuple[pa.DataType, ...]] = {}
@@ -93,9 +93,9 @@ class RecordBatchBuilder:
         self.without_column: tuple[str, str] | None = None
         """A field that got no column, and the owner of the column with its name, see `column_owner`; None: no field."""
         # Undeclared fields with only null values so far: the type of their columns is not known yet.
-        self._nulls: set[str] = set()
+        self._always_null: set[str] = set()
         self._typed_reader = self._new_typed_reader()
-        self._new = 0
+        self._added_count = 0
         self._generation, self._clock = generation, clock
         self._ids = RowIds(unique)
 
@@ -125,23 +125,23 @@ class RecordBatchBuilder:
         try:
             return self._batch(records, runs or [(0, len(records))], sources)
         except NotJson as error:
-            raise _located(records, error) from None
+            raise _error_of_record(records, error) from None
 
     def _batch(self, records: Sequence[Record], runs: Runs, sources: Sequence[Record | None]) -> pa.RecordBatch:
         changes: dict[int, list[Change]] = {}
-        odd: Sequence[int] = ()
+        undeclared_rows: Sequence[int] = ()
         columns = self._typed_reader.of(records)
         if columns is None:
-            columns, odd = self._fitted(records, changes)
+            columns, undeclared_rows = self._fitted(records, changes)
         size = len(records)
         arrays = {
-            self._places[name]: columns[name] if name in columns else pa.nulls(size, arrow_type(kind))
+            self._column_names[name]: columns[name] if name in columns else pa.nulls(size, arrow_type(kind))
             for name, kind in self._columns.items()
         }
-        arrays[ADDITIONAL] = self._additional(records, odd, changes)
+        arrays[ADDITIONAL] = self._additional(records, undeclared_rows, changes)
         if self._traced:
             arrays[ROW_SOURCE] = _as_column(
-                _spread(sources or [None] * len(runs), runs), self.schema.field(ROW_SOURCE).type
+                _source_of_rows(sources or [None] * len(runs), runs), self.schema.field(ROW_SOURCE).type
             )
         arrays[RAW_ID] = self._ids.next_ids(runs)
         arrays[EXTRACTED_AT] = pa.repeat(pa.scalar(self._clock(), TIMESTAMP_UTC), size)
@@ -156,27 +156,27 @@ class RecordBatchBuilder:
         if not {dict}.issuperset(map(type, records)):
             _check(records)
         fields = by_field(records)
-        if fields is not None and self._names.issuperset(fields) and not self._any_in_nulls(fields):
-            odd: Sequence[int] = ()
+        if fields is not None and self._names.issuperset(fields) and not self._has_values_in_always_null(fields):
+            undeclared_rows: Sequence[int] = ()
         else:
-            odd = [i for i, record in enumerate(records) if self._is_odd(record)]
-            _check_names([records[i] for i in odd])
-        if odd and self._new < self._room:
-            self._grow([records[i] for i in odd])
+            undeclared_rows = [i for i, record in enumerate(records) if self._has_undeclared(record)]
+            _check_names([records[i] for i in undeclared_rows])
+        if undeclared_rows and self._added_count < self._room:
+            self._grow([records[i] for i in undeclared_rows])
         arrays: dict[str, pa.Array] = {}
         for name in list(self._columns):
             values: Sequence[JsonValue] | None
             values = [record.get(name) for record in records] if fields is None else fields.get(name)
             if values is not None:
                 arrays[name] = self._column(name, values, changes)
-        return arrays, odd
+        return arrays, undeclared_rows
 
-    def _is_odd(self, record: Record) -> bool:
+    def _has_undeclared(self, record: Record) -> bool:
         """Whether a record has a field without a column, other than a field that has always been null."""
-        return not self._names.issuperset(record) or any(record.get(name) is not None for name in self._nulls)
+        return not self._names.issuperset(record) or any(record.get(name) is not None for name in self._always_null)
 
-    def _any_in_nulls(self, fields: Mapping[str, Sequence[JsonValue]]) -> bool:
-        return any(any(value is not None for value in fields.get(name, ())) for name in self._nulls)
+    def _has_values_in_always_null(self, fields: Mapping[str, Sequence[JsonValue]]) -> bool:
+        return any(any(value is not None for value in fields.get(name, ())) for name in self._always_null)
 
     def _column(self, name: str, values: Sequence[JsonValue], changes: dict[int, list[Change]]) -> pa.Array:
         """Return the values of a field as its column holds them; an inferred column is widened as they need."""
@@ -203,18 +203,18 @@ class RecordBatchBuilder:
         # Of fields that would share a column, the one with the column's exact name gets it, as with declared fields.
         for name, values in sorted(undeclared.items(), key=lambda field: column_name(field[0]) != field[0]):
             kind = inferred(values)
-            if kind is None and len(self._nulls) < self._room:
-                self._nulls.add(name)
+            if kind is None and len(self._always_null) < self._room:
+                self._always_null.add(name)
             if kind is None:
                 continue
-            self._nulls.discard(name)
-            if self._new < self._room and self._owner(name) is None:
-                self._new += 1
+            self._always_null.discard(name)
+            if self._added_count < self._room and self._owner(name) is None:
+                self._added_count += 1
                 self._change(name, kind if self._infers else pa.string())
-        self._nulls = {name for name in self._nulls if self._owner(name) is None}
-        if self._new >= self._room:
-            self._nulls.clear()
-        self._names = frozenset(self._columns) | self._nulls
+        self._always_null = {name for name in self._always_null if self._owner(name) is None}
+        if self._added_count >= self._room:
+            self._always_null.clear()
+        self._names = frozenset(self._columns) | self._always_null
         self._typed_reader = self._new_typed_reader()
 
     def _change(self, name: str, kind: pa.DataType) -> None:
@@ -222,7 +222,7 @@ class RecordBatchBuilder:
         column, before = column_of(name, kind), self._columns.get(name)
         self._columns[name] = kind
         if before is None:
-            self._places[name], self._owners[column.name.lower()] = column.name, name
+            self._column_names[name], self._owners[column.name.lower()] = column.name, name
             self.schema = self.schema.append(column)
         else:
             self.schema = self.schema.set(self.schema.get_field_index(column.name), column)
@@ -234,17 +234,19 @@ class RecordBatchBuilder:
     def _new_typed_reader(self) -> TypedJsonReader:
         # A declared number is a double because the schema says so; an inferred one only as long as no digit is lost.
         exact = any(self._columns.get(name) == pa.float64() for name in self._follows)
-        return TypedJsonReader({**self._columns, **dict.fromkeys(sorted(self._nulls), pa.null())}, exact=exact)
+        return TypedJsonReader({**self._columns, **dict.fromkeys(sorted(self._always_null), pa.null())}, exact=exact)
 
-    def _additional(self, records: Sequence[Record], odd: Sequence[int], changes: dict[int, list[Change]]) -> pa.Array:
-        if not odd:
+    def _additional(
+        self, records: Sequence[Record], undeclared_rows: Sequence[int], changes: dict[int, list[Change]]
+    ) -> pa.Array:
+        if not undeclared_rows:
             return pa.nulls(len(records), pa.string())
         texts: list[str | None] = [None] * len(records)
-        for i in odd:
+        for i in undeclared_rows:
             fields = {name: value for name, value in records[i].items() if name not in self._names}
-            self.without_column = self.without_column or self._shadowed(fields)
+            self.without_column = self.without_column or self._first_without_column(fields)
             noted: list[Change] = []
-            texts[i] = _rest(fields, noted) if fields else None
+            texts[i] = _undeclared_json(fields, noted) if fields else None
             if noted:
                 changes.setdefault(i, []).extend(noted)
         return pa.array(texts, pa.string())
@@ -254,7 +256,7 @@ class RecordBatchBuilder:
         column = column_name(field)
         return "" if column is None else self._owners.get(column.lower())
 
-    def _shadowed(self, fields: Record) -> tuple[str, str] | None:
+    def _first_without_column(self, fields: Record) -> tuple[str, str] | None:
         """Return the first field with a value whose column belongs to another field, and that owner."""
         owners = ((name, self._owner(name)) for name, value in fields.items() if value is not None)
         return next(((name, owner) for name, owner in owners if owner), None)
@@ -270,10 +272,10 @@ class RecordBatchBuilder:
         return pa.StructArray.from_arrays([none], fields=[noted])
 
 
-def _spread(sources: Sequence[Record | None], runs: Runs) -> pa.Array:
+def _source_of_rows(sources: Sequence[Record | None], runs: Runs) -> pa.Array:
     """Return the source of each row. Made once per run and repeated, as many rows share it."""
-    places = pa.concat_arrays([pa.repeat(number, count) for number, (_, count) in enumerate(runs)])
-    return pa.array(sources, ROW_SOURCE_TYPE).take(places)
+    run_numbers = pa.concat_arrays([pa.repeat(number, count) for number, (_, count) in enumerate(runs)])
+    return pa.array(sources, ROW_SOURCE_TYPE).take(run_numbers)
 
 
 def _as_column(sources: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -302,7 +304,7 @@ def _check_names(records: Sequence[Record]) -> None:
                 )
 
 
-def _located(records: Sequence[Record], error: NotJson) -> NotJson:
+def _error_of_record(records: Sequence[Record], error: NotJson) -> NotJson:
     """Return the error of the first record that JSON cannot represent, with the record's place."""
     for record in records:
         for name, value in record.items():
@@ -314,7 +316,7 @@ def _located(records: Sequence[Record], error: NotJson) -> NotJson:
     return error
 
 
-def _rest(fields: Record, noted: list[Change]) -> str | None:
+def _undeclared_json(fields: Record, noted: list[Change]) -> str | None:
     """Return fields without a column as JSON. Values that JSON cannot represent are left out and noted."""
     text = json_text(fields)
     if text is None:
@@ -361,7 +363,7 @@ class RowIds:
         ids, size = [], 0
         for number, count in runs:
             prefix = b"%0*x%s" % (_SLICE_DIGITS, number, self._unique)
-            ids.append(_numbered(prefix, self._next, count))
+            ids.append(_row_ids(prefix, self._next, count))
             self._next += count
             size += count
         width = _SLICE_DIGITS + len(self._unique) + _DIGITS
@@ -369,7 +371,7 @@ class RowIds:
         return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), size, [None, data]).cast(pa.string())
 
 
-def _numbered(prefix: bytes, first: int, count: int) -> bytes:
+def _row_ids(prefix: bytes, first: int, count: int) -> bytes:
     last = first + count
     if count <= _FEW:
         return b"".join([b"%s%010d" % (prefix, number) for number in range(first, last)])

@@ -15,7 +15,7 @@ from cdk.base.errors import StateError
 from cdk.base.task_map import run_inline
 from cdk.lake.delta.receipt import RECEIPT, Receipt, row_count
 from cdk.lake.delta.table_guard import Use, guard_of
-from cdk.lake.parquet.rewrite import TableLayout, crowded
+from cdk.lake.parquet.rewrite import TableLayout, small_file_groups
 from cdk.lake.parquet.table_files import (
     TableFile,
     bounded_columns,
@@ -40,7 +40,7 @@ def join_small_files(handle: DeltaTable, root: Folder, now: datetime) -> int:
     # the rows would then be duplicated.
     if guard_of(handle, str(root), "").refusals([Use.JOIN]):
         return 0
-    groups = crowded(files_of(handle))
+    groups = small_file_groups(files_of(handle))
     return _join(handle, root, groups, now) if groups else 0
 
 
@@ -51,7 +51,7 @@ def _join(handle: DeltaTable, root: Folder, groups: Sequence[Sequence[TableFile]
     files = TableLayout(root, schema, bounded_columns(handle), tuple(partition_by)).join(groups, run_inline)
     small = [file for group in groups for file in group]
     logged = logged_files(handle)
-    before = total_rows([logged[file.path].counted for file in small])
+    before = total_rows([logged[file.path].visible_rows for file in small])
     Receipt().check(None if before is None else row_count(files) - before, stream="", path=str(root))
     if missing := lost_files(root, files):
         raise StateError(

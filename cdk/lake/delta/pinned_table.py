@@ -219,7 +219,7 @@ class PinnedTable:
             return 0
         with self.root.explaining(self.stream):
             files = logged_files(self._handle)
-        return total_rows([files[path].counted for path in (files if paths is None else paths)])
+        return total_rows([files[path].visible_rows for path in (files if paths is None else paths)])
 
     @property
     def has_synced_rows(self) -> bool:

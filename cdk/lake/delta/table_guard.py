@@ -38,7 +38,7 @@ class Use(StrEnum):
     HISTORY = auto()
     FLAG = "remove_stale: soft"
     DELETE = "remove_stale: hard"
-    GAIN = "new columns"
+    NEW_COLUMNS = "new columns"
     WIDEN = "wider columns"
     JOIN = "joining small files"
 
@@ -110,12 +110,12 @@ class Feature:
 
 
 _ALL_FILES = dict.fromkeys(Use, Way.FILES)
-_NONE: Mapping[Use, Way] = {}
+_NO_USES: Mapping[Use, Way] = {}
 _ROW_BY_ROW = dict.fromkeys([Use.APPEND_DEDUP, Use.FLAG, Use.DELETE], Way.ENGINE)
-_CHECKED = {
+_CONSTRAINED = {
     **dict.fromkeys([Use.APPEND, Use.OVERWRITE], Way.ENGINE),
     **_ROW_BY_ROW,
-    **dict.fromkeys([Use.GAIN, Use.JOIN], Way.FILES),
+    **dict.fromkeys([Use.NEW_COLUMNS, Use.JOIN], Way.FILES),
 }
 _DISCARD = "choose the schema policy discard"
 _UNWRITABLE = "delta-rs cannot commit to such a table"
@@ -135,20 +135,20 @@ _HARMLESS = frozenset(
 
 
 def _unwritable(name: str, *names: str) -> Feature:
-    return Feature(name, _NONE, _UNWRITABLE, f"ALTER TABLE ... DROP FEATURE {names[0]}", names)
+    return Feature(name, _NO_USES, _UNWRITABLE, f"ALTER TABLE ... DROP FEATURE {names[0]}", names)
 
 
 FEATURES = (
     Feature(
         "append-only rows",
-        dict.fromkeys([Use.APPEND, Use.HISTORY, Use.GAIN, Use.JOIN], Way.FILES),
+        dict.fromkeys([Use.APPEND, Use.HISTORY, Use.NEW_COLUMNS, Use.JOIN], Way.FILES),
         "rows must not be removed",
         "use append, or set delta.appendOnly to false",
         detector=lambda log: "delta.appendOnly" if log.enabled("delta.appendOnly") else "",
     ),
     Feature(
         "CHECK constraints",
-        _CHECKED,
+        _CONSTRAINED,
         "rows would not be checked",
         f"drop the constraint, or {_DISCARD}",
         detector=lambda log: ", ".join(
@@ -157,34 +157,34 @@ FEATURES = (
     ),
     Feature(
         "column invariants",
-        _CHECKED,
+        _CONSTRAINED,
         "rows would not be checked",
         _DISCARD,
         detector=lambda log: log.marked("delta.invariants"),
     ),
     Feature(
         "NOT NULL columns",
-        _CHECKED,
+        _CONSTRAINED,
         "rows would not be checked",
         f"let the columns be null, or {_DISCARD}",
         detector=lambda log: ", ".join(path for path, field in log.fields.items() if not field.get("nullable", True)),
     ),
     Feature(
         "generated columns",
-        _NONE,
+        _NO_USES,
         "their values would not be generated",
         detector=lambda log: log.marked("delta.generationExpression"),
     ),
     Feature(
         "identity columns",
-        _NONE,
+        _NO_USES,
         _UNWRITABLE,
         names=("identityColumns",),
         detector=lambda log: log.marked("delta.identity."),
     ),
     Feature(
         "column defaults",
-        _NONE,
+        _NO_USES,
         _UNWRITABLE,
         "ALTER TABLE ... DROP FEATURE allowColumnDefaults",
         names=("allowColumnDefaults",),
@@ -206,7 +206,7 @@ FEATURES = (
     ),
     Feature(
         "column mapping",
-        _NONE,
+        _NO_USES,
         "columns have other names in its files, and values would read as null",
         "ALTER TABLE ... DROP FEATURE columnMapping",
         detector=lambda log: mode if (mode := log.properties.get("delta.columnMapping.mode", "none")) != "none" else "",
@@ -220,16 +220,16 @@ FEATURES = (
     _unwritable("Iceberg compatibility", "icebergCompatV1", "icebergCompatV2", "icebergCompatV3"),
     Feature(
         "files whose names delta-rs spells differently",
-        dict.fromkeys([Use.APPEND, Use.HISTORY, Use.GAIN], Way.FILES),
+        dict.fromkeys([Use.APPEND, Use.HISTORY, Use.NEW_COLUMNS], Way.FILES),
         "they would stay, and their rows would be duplicated",
         "use append, or rewrite them with the engine that wrote them, under names of plain letters",
         detector=lambda log: f"{len(log.unnamable)}, such as {log.unnamable[0]}" if log.unnamable else "",
     ),
-    Feature("variant columns", _NONE, "the kit cannot write them", names=("variantType", "variantType-preview")),
+    Feature("variant columns", _NO_USES, "the kit cannot write them", names=("variantType", "variantType-preview")),
 )
 """All known features, listed in `docs/reference/table-features.md`."""
 
-_OTHER = Feature("another feature", _NONE, "the kit does not know what it requires of writers")
+_UNKNOWN = Feature("another feature", _NO_USES, "the kit does not know what it requires of writers")
 _NOT_OPENED = re.compile(r"Feature '([^']+)' is not supported|catalog-managed")
 _IDENTITY_WRITER, _FEATURES_WRITER = 6, 7
 """Writer versions: the one that implies identity columns, and the newest, which lists features by name."""
@@ -254,7 +254,7 @@ class Guard:
     @property
     def constraints(self) -> str:
         """The constraints that delta-rs checks rows against, for use in a message."""
-        return "; ".join(f"{feature.name}: {what}" for feature, what in self.features if feature.ways == _CHECKED)
+        return "; ".join(f"{feature.name}: {what}" for feature, what in self.features if feature.ways == _CONSTRAINED)
 
     def way(self, use: Use) -> Way:
         """Return how the kit performs a use. Raises ConfigError: when it is refused."""
@@ -299,7 +299,7 @@ def check_openable(path: str, stream: str) -> Iterator[None]:
             raise
         name = unsupported[1] or "catalogManaged"
         raise ConfigError(
-            f"the table has {_OTHER.name} ({name}), with which delta-rs cannot open it; sync into another path",
+            f"the table has {_UNKNOWN.name} ({name}), with which delta-rs cannot open it; sync into another path",
             path=path,
             stream=stream,
         ) from error
@@ -310,11 +310,12 @@ def guard_of(handle: DeltaTable, path: str, stream: str) -> Guard:
     log = _log(handle)
     features = [(feature, what) for feature in FEATURES if (what := feature.detect(log))]
     if log.writer == _IDENTITY_WRITER:
-        features.append((_OTHER, "writer version 6, of identity columns"))
+        features.append((_UNKNOWN, "writer version 6, of identity columns"))
     elif log.writer > _FEATURES_WRITER:
-        features.append((_OTHER, f"writer version {log.writer}"))
+        features.append((_UNKNOWN, f"writer version {log.writer}"))
     features += [
-        (_OTHER, name) for name in sorted(log.features.difference(_HARMLESS, *(feature.names for feature in FEATURES)))
+        (_UNKNOWN, name)
+        for name in sorted(log.features.difference(_HARMLESS, *(feature.names for feature in FEATURES)))
     ]
     required = [column for column, field in log.fields.items() if "." not in column and not field.get("nullable", True)]
     return Guard(tuple(features), tuple(required), path, stream)

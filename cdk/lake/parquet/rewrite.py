@@ -80,14 +80,14 @@ def flat(file_lists: Sequence[Sequence[DataFile]]) -> list[DataFile]:
     return [file for files in file_lists for file in files]
 
 
-def crowded(files: Sequence[TableFile]) -> list[list[TableFile]]:
+def small_file_groups(files: Sequence[TableFile]) -> list[list[TableFile]]:
     """Return the small files of each partition with many, in groups to join. A group has at least two files."""
     groups: list[list[TableFile]] = []
     small = sorted((file for file in files if file.size < SMALL_BYTES), key=_partition)
     for _, alike in groupby(small, _partition):
         partition_files = list(alike)
         if len(partition_files) >= MANY:
-            groups += (group for group in _filled(partition_files) if len(group) > 1)
+            groups += (group for group in _groups_by_size(partition_files) if len(group) > 1)
     return groups
 
 
@@ -95,7 +95,7 @@ def _partition(file: TableFile) -> tuple[tuple[str, bool, str], ...]:
     return tuple((name, text is None, text or "") for name, text in sorted(file.partition.items()))
 
 
-def _filled(files: Sequence[TableFile]) -> Iterator[list[TableFile]]:
+def _groups_by_size(files: Sequence[TableFile]) -> Iterator[list[TableFile]]:
     group: list[TableFile] = []
     for file in files:
         if sum(member.size for member in group) + file.size > LARGE_BYTES:

@@ -20,9 +20,9 @@ from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.table_log import actions_of
 
-_AS_THEY_ARE = "!$&'()+,-./:;=@_~"
+_UNENCODED = "!$&'()+,-./:;=@_~"
 """Characters besides letters and digits that delta-rs 1.6 does not encode when it writes a path into the log."""
-_ODD = r"[^A-Za-z0-9!$&'()+,\-./:;=@_~]"
+_ENCODED = r"[^A-Za-z0-9!$&'()+,\-./:;=@_~]"
 """Matches the characters that it encodes."""
 
 Bound: TypeAlias = int | str | date | None
@@ -104,7 +104,7 @@ class LoggedFile:
     modified: int = field(default=0, compare=False)
 
     @property
-    def counted(self) -> int | None:
+    def visible_rows(self) -> int | None:
         """The number of rows that a reader of the table sees; None: not counted."""
         return None if self.rows is None else self.rows - self.deleted
 
@@ -170,7 +170,7 @@ def _deleted(handle: DeltaTable, paths: Sequence[str]) -> dict[str, int]:
 
 def counted_rows(files: Mapping[str, LoggedFile]) -> int | None:
     """Return the total rows of files; None if some file has no row count."""
-    return total_rows([file.counted for file in files.values()])
+    return total_rows([file.visible_rows for file in files.values()])
 
 
 def total_rows(counts: Collection[int | None]) -> int | None:
@@ -198,11 +198,11 @@ def apply_commit(files: dict[str, LoggedFile], commit: LoggedCommit) -> int | No
 
     A file that gets a deletion vector is removed and added; adding an existing file only replaces its entry.
     """
-    come = {path: _added(add) for path, add in commit.add.items()}
-    leave = {*come, *commit.remove} & files.keys()
-    removed = total_rows([files.pop(path).counted for path in leave])
-    files.update(come)
-    added = counted_rows(come)
+    added_files = {path: _added(add) for path, add in commit.add.items()}
+    leaving = {*added_files, *commit.remove} & files.keys()
+    removed = total_rows([files.pop(path).visible_rows for path in leaving])
+    files.update(added_files)
+    added = counted_rows(added_files)
     return None if added is None or removed is None else added - removed
 
 
@@ -283,8 +283,8 @@ def unnamable_files(handle: DeltaTable) -> list[str]:
     """
     # Not `pa.table`: it imports pandas, for a quarter of a second.
     paths = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=False)).read_all()["path"]
-    odd = paths.filter(pc.match_substring_regex(paths, _ODD)).to_pylist()
-    return [path for path in odd if quote(unquote(path), safe=_AS_THEY_ARE) != path]
+    encoded = paths.filter(pc.match_substring_regex(paths, _ENCODED)).to_pylist()
+    return [path for path in encoded if quote(unquote(path), safe=_UNENCODED) != path]
 
 
 def file_actions(

@@ -98,7 +98,7 @@ class TableWriter:
         self._limits = limits
         # Delta has no bounds for partition columns: the partition is their value.
         self._bounded = [name for name in bounded if name not in self._by]
-        self._waiting: list[pa.RecordBatch] = []
+        self._buffered: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
         # Ordered by last write, least recently written first.
         self._parts: dict[tuple[str | None, ...], _PartWriter] = {}
@@ -117,12 +117,12 @@ class TableWriter:
             if not self._by:
                 self._part(()).write(batch)
                 continue
-            if not _alike(batch.schema, self._schema):
+            if not _same_types(batch.schema, self._schema):
                 self._split()
                 self._schema = batch.schema
             elif len(batch.schema) > len(self._schema):
                 self._schema = batch.schema
-            self._waiting.append(batch)
+            self._buffered.append(batch)
             self._rows += batch.num_rows
             self._bytes += batch.nbytes
             if self._rows >= self._limits.group_rows or self._bytes >= self._limits.group_bytes:
@@ -143,27 +143,27 @@ class TableWriter:
 
     def _split(self) -> None:
         """Split the buffered rows by partition: many pages at once, as a page has few rows of each partition."""
-        if not self._waiting:
+        if not self._buffered:
             return
-        fitted = [cast_batch(batch, self._schema) for batch in self._waiting]
-        self._waiting, self._rows, self._bytes = [], 0, 0
+        fitted = [cast_batch(batch, self._schema) for batch in self._buffered]
+        self._buffered, self._rows, self._bytes = [], 0, 0
         for batch in pa.Table.from_batches(fitted, self._schema).combine_chunks().to_batches():
             for texts, rows in split(batch, self._by):
                 self._part(texts).write(rows)
-                self._close_one_too_many()
-        waiting_bytes = sum(part.waiting_bytes for part in self._parts.values())
+                self._limit_open_files()
+        buffered_bytes = sum(part.buffered_bytes for part in self._parts.values())
         # The fullest first: larger row groups compress better.
-        for part in sorted(self._parts.values(), key=lambda part: part.waiting_bytes, reverse=True):
-            if waiting_bytes <= self._limits.partitions_bytes:
+        for part in sorted(self._parts.values(), key=lambda part: part.buffered_bytes, reverse=True):
+            if buffered_bytes <= self._limits.partitions_bytes:
                 break
-            waiting_bytes -= part.waiting_bytes
+            buffered_bytes -= part.buffered_bytes
             part.flush()
-            self._close_one_too_many()
+            self._limit_open_files()
 
-    def _close_one_too_many(self) -> None:
-        opened = [texts for texts, part in self._parts.items() if part.opened]
-        if len(opened) > self._limits.open_files:
-            self._finish(opened[0])
+    def _limit_open_files(self) -> None:
+        open_parts = [texts for texts, part in self._parts.items() if part.is_open]
+        if len(open_parts) > self._limits.open_files:
+            self._finish(open_parts[0])
 
     def _part(self, texts: tuple[str | None, ...]) -> "_PartWriter":
         part = self._parts.pop(texts, None)
@@ -189,7 +189,7 @@ class _PartWriter:
         self._root, self._schema, self._bounded, self._partition = root, schema, bounded, partition
         self._limits = limits
         self._footers: list[pq.FileMetaData] = []
-        self._gathered: list[pa.RecordBatch] = []
+        self._buffered: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
         self._writer: pq.ParquetWriter | None = None
         self._sink: pa.NativeFile | None = None
@@ -197,24 +197,24 @@ class _PartWriter:
         self._files: list[DataFile] = []
 
     @property
-    def waiting_bytes(self) -> int:
+    def buffered_bytes(self) -> int:
         """Bytes of the buffered rows."""
         return self._bytes
 
     @property
-    def opened(self) -> bool:
+    def is_open(self) -> bool:
         """Whether a file is open."""
         return self._writer is not None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        if batch.num_columns > len(self._schema) or not _alike(batch.schema, self._schema):
+        if batch.num_columns > len(self._schema) or not _same_types(batch.schema, self._schema):
             # The buffered rows have the columns of the file that ends here.
             self.flush()
             self._finish()
             self._schema = batch.schema
         if batch.num_columns < len(self._schema):
             batch = cast_batch(batch, self._schema)
-        self._gathered.append(batch)
+        self._buffered.append(batch)
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
         if self._rows >= self._limits.group_rows or self._bytes >= self._limits.group_bytes:
@@ -235,7 +235,7 @@ class _PartWriter:
 
     def flush(self) -> None:
         """Write the buffered rows as a row group."""
-        if not self._gathered:
+        if not self._buffered:
             return
         with self._root.explaining():
             if self._writer is None or self._sink is None:
@@ -244,8 +244,8 @@ class _PartWriter:
                 self._writer = pq.ParquetWriter(
                     self._sink, self._schema, compression="zstd", metadata_collector=self._footers
                 )
-            self._writer.write_table(pa.Table.from_batches(self._gathered, self._schema), row_group_size=self._rows)
-        self._gathered, self._rows, self._bytes = [], 0, 0
+            self._writer.write_table(pa.Table.from_batches(self._buffered, self._schema), row_group_size=self._rows)
+        self._buffered, self._rows, self._bytes = [], 0, 0
         if self._sink.tell() >= self._limits.file_bytes:
             self._finish()
 
@@ -270,7 +270,7 @@ def _delete(root: Folder, names: Iterable[str]) -> None:
             root.delete(name)
 
 
-def _alike(first: pa.Schema, second: pa.Schema) -> bool:
+def _same_types(first: pa.Schema, second: pa.Schema) -> bool:
     """Whether the columns that both schemas have are of the same types. By name, one is a prefix of the other."""
     return bool(first.equals(second)) or all(a.type == b.type for a, b in zip(first, second, strict=False))
 

@@ -29,9 +29,9 @@ _READ_AGAIN = "move the table's folder away, and the next sync reads everything 
 class BrokenLog(StateError):
     """A file of a table's log is damaged or missing."""
 
-    def __init__(self, root: Folder, name: str, problem: str, do: str, stream: str = "") -> None:
+    def __init__(self, root: Folder, name: str, problem: str, remedy: str, stream: str = "") -> None:
         super().__init__(
-            f"the table's log is damaged: {problem}. {do}", path=f"{root}/_delta_log/{name}", stream=stream
+            f"the table's log is damaged: {problem}. {remedy}", path=f"{root}/_delta_log/{name}", stream=stream
         )
 
 
@@ -70,10 +70,12 @@ def check_log(root: Folder, stream: str) -> None:
     newest, summed = max(commits, default=-1), max(*checkpoints, _hinted(log), -1)
     if summed >= 0:
         before = max((at for at in checkpoints if at < summed), default=-1)
-        _check_checkpoint(root, summed, stream, spare=commits.issuperset(range(before + 1, newest + 1)))
+        _check_checkpoint(root, summed, stream, is_redundant=commits.issuperset(range(before + 1, newest + 1)))
     for version in range(summed + 1, newest + 1):
         if version not in commits:
-            raise BrokenLog(root, _file(version), "the file is missing, and newer commits exist", _lost(), stream)
+            raise BrokenLog(
+                root, _file(version), "the file is missing, and newer commits exist", _missing_file_remedy(), stream
+            )
         actions_of(root, version, stream)
 
 
@@ -83,18 +85,22 @@ def broken_transaction(root: Folder, version: int, stream: str) -> BrokenLog:
     return _broken_commit(root, version, problem, stream)
 
 
-def _check_checkpoint(root: Folder, version: int, stream: str, *, spare: bool) -> None:
-    """Raise BrokenLog when a checkpoint is missing or unreadable. spare: all commits that it sums up exist."""
-    do = _lost()
-    if spare:
+def _check_checkpoint(root: Folder, version: int, stream: str, *, is_redundant: bool) -> None:
+    """Raise BrokenLog when a checkpoint is missing or unreadable. is_redundant: all commits that it sums up exist."""
+    remedy = _missing_file_remedy()
+    if is_redundant:
         moved = f"{_HINT} and the files of checkpoint {version}"
-        do = f"{_RESTORE}, or move {moved} out of the folder: all commits that it sums up exist, and are read instead"
+        remedy = (
+            f"{_RESTORE}, or move {moved} out of the folder: the commits that it sums up exist, and are read instead"
+        )
     files = [name for name in root.join("_delta_log").names() if name.startswith(f"{version:020}.checkpoint.")]
     if not files:
-        raise BrokenLog(root, _HINT, f"the log names checkpoint {version}, and none of its files exists", do, stream)
+        raise BrokenLog(
+            root, _HINT, f"the log names checkpoint {version}, and none of its files exists", remedy, stream
+        )
     for name in files:
         if why := _unreadable(root.join("_delta_log"), name):
-            raise BrokenLog(root, name, f"the checkpoint cannot be read ({why})", do, stream)
+            raise BrokenLog(root, name, f"the checkpoint cannot be read ({why})", remedy, stream)
 
 
 def _unreadable(log: Folder, name: str) -> str:
@@ -114,18 +120,22 @@ def _unreadable(log: Folder, name: str) -> str:
 def _broken_commit(root: Folder, version: int, problem: str, stream: str) -> BrokenLog:
     commits, checkpoints = _versions(root.join("_delta_log"))
     if any(at >= version for at in checkpoints):
-        do = f"{_RESTORE}, or move it out of the folder: a later checkpoint has the rows of the table, but older "
-        do += "versions are then lost"
+        remedy = (
+            f"{_RESTORE}, or move it out of the folder: a later checkpoint has the rows of the table, but older "
+            "versions are then lost"
+        )
     elif any(at > version for at in commits):
-        do = _lost()
+        remedy = _missing_file_remedy()
     else:
-        do = f"{_RESTORE}. Without a backup, and if nothing else writes to the table, move the file out of the folder: "
-        do += "the table and its state are then those before that commit, and the next sync reads its records again; "
-        do += "the changes of another program in it are lost"
-    return BrokenLog(root, _file(version), problem, do, stream)
+        remedy = (
+            f"{_RESTORE}. Without a backup, and if nothing else writes to the table, move the file out of the folder: "
+            "the table and its state are then those before that commit, and the next sync reads its records again; "
+            "the changes of another program in it are lost"
+        )
+    return BrokenLog(root, _file(version), problem, remedy, stream)
 
 
-def _lost() -> str:
+def _missing_file_remedy() -> str:
     return f"{_RESTORE}. Without a backup, the rows of the table are unknown: {_READ_AGAIN}"
 
 

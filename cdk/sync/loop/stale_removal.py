@@ -194,7 +194,7 @@ def check_table(plan: StreamPlan, table: StreamTable, removal: str) -> None:
     table.guard.check(_USES.get(removal, []))
 
 
-_USES: Mapping[str, Sequence[Use]] = {"soft": [Use.FLAG, Use.GAIN], "hard": [Use.DELETE]}
+_USES: Mapping[str, Sequence[Use]] = {"soft": [Use.FLAG, Use.NEW_COLUMNS], "hard": [Use.DELETE]}
 
 
 def _where(files: Sequence[TableFile], spread: TaskMap) -> TaskMap:

@@ -261,7 +261,7 @@ def check_guards(
     plan: StreamPlan, declared: Mapping[str, ColumnType], planned: SchemaChange, guard: Guard, history: Guard
 ) -> None:
     """Raise ConfigError if features of the table or of its history forbid the planned operations."""
-    also = [*([Use.GAIN] if planned.add else []), *([Use.WIDEN] if planned.widen else [])]
+    also = [*([Use.NEW_COLUMNS] if planned.add else []), *([Use.WIDEN] if planned.widen else [])]
     written = {*(column_name(name) or name for name in declared), *OWN_COLUMNS}
     guard.check([plan.traits.use, *also], written)
     history.check([Use.HISTORY, *also], written)

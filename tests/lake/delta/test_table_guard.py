@@ -36,7 +36,7 @@ OPTIONS: Mapping[Use, Mapping[str, Any]] = {
     Use.HISTORY: {**DEDUP, "history": True},
     Use.FLAG: {**FULL, **DEDUP, "remove_stale": {"removal": "soft"}},
     Use.DELETE: {**FULL, **DEDUP, "remove_stale": {"removal": "hard"}},
-    Use.GAIN: {"write_mode": "append"},
+    Use.NEW_COLUMNS: {"write_mode": "append"},
     Use.WIDEN: {"write_mode": "append"},
 }
 
@@ -135,7 +135,7 @@ def after(use: Use, *, deleted: bool) -> list[tuple[Any, ...]]:
     """What a plain reading of the use makes of the rows 1, 2 and 3, of which 1 may be deleted."""
     before = [(id, id, 1) for id in (1, 2, 3) if not (id == 1 and deleted)]
     match use:
-        case Use.APPEND | Use.GAIN | Use.HISTORY:
+        case Use.APPEND | Use.NEW_COLUMNS | Use.HISTORY:
             return [*before, (2, 5, 1), (4, 4, 1)]
         case Use.WIDEN:
             return [*before, (2, 5, 1), (4, 4, 1.5)]
@@ -149,7 +149,7 @@ def stream_of(use: Use) -> Users:
     match use:
         case Use.WIDEN:
             return Users([of(4, size=1.5), of(5, 2)], size=NUMBER)
-        case Use.GAIN:
+        case Use.NEW_COLUMNS:
             return Users([of(4, note="x"), of(5, 2)])
         case _:
             return Users([of(4), of(5, 2)])
@@ -164,7 +164,7 @@ def test_a_cell_of_the_table_is_what_it_says(tmp_path: Path, filled: Filled, fea
     deleted = featured(tmp_path, use, feature.name)
     stream = stream_of(use)
     # What a use begins with may be refused already.
-    begins = {Use.FLAG: Use.APPEND_DEDUP, Use.DELETE: Use.APPEND_DEDUP, Use.GAIN: Use.APPEND}.get(use, use)
+    begins = {Use.FLAG: Use.APPEND_DEDUP, Use.DELETE: Use.APPEND_DEDUP, Use.NEW_COLUMNS: Use.APPEND}.get(use, use)
     refused = next((one for one in (begins, use) if feature.ways.get(one, Way.REFUSED) is Way.REFUSED), None)
     version = DeltaTable(str(tmp_path / "users")).version()
 
@@ -330,7 +330,7 @@ IMAGES = {
     Use.APPEND_DEDUP: {"insert": 1, "update_preimage": 1, "update_postimage": 1},
     Use.FLAG: {"insert": 1, "update_preimage": 3, "update_postimage": 3},
     Use.DELETE: {"insert": 1, "update_preimage": 1, "update_postimage": 1, "delete": 2},
-    Use.GAIN: {"insert": 2},
+    Use.NEW_COLUMNS: {"insert": 2},
 }
 
 

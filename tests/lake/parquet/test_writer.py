@@ -208,7 +208,7 @@ def test_what_partitions_hold_together_is_bounded(tmp_path: Path) -> None:
     for n in range(100):
         writer.write([on([*range(10), 3], 11 * n)])
 
-        assert sum(part.waiting_bytes for part in writer._parts.values()) <= 2000
+        assert sum(part.buffered_bytes for part in writer._parts.values()) <= 2000
     # The fullest is written first, so that row groups are as large as may be.
     assert len(writer._parts) == 10
     written = writer.close()

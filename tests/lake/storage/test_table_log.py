@@ -25,7 +25,7 @@ from tests.spark.given_source import Given
 BACKUP = "Restore the file from a backup"
 ANEW = "Without a backup, the rows of the table are unknown: move the table's folder away"
 UNDONE = "the table and its state are then those before that commit, and the next sync reads its records again"
-SPARE = "all commits that it sums up exist, and are read instead"
+SPARE = "the commits that it sums up exist, and are read instead"
 
 
 class Orders(Stream):
