@@ -1230,8 +1230,8 @@ BUGS = [
     Bug(
         "a merge that is done again looks at the files that are there",
         "lake/delta/write_modes",
-        "        present = table.files(*self.identity.keys)\n",
-        "        present = self.__dict__.setdefault('_once', table.files(*self.identity.keys))\n",
+        "        existing = table.files(*self.identity.keys)\n",
+        "        existing = self.__dict__.setdefault('_once', table.files(*self.identity.keys))\n",
     ),
     Bug(
         "a merge reads what delta-rs has written",
@@ -2672,8 +2672,8 @@ BUGS = [
     Bug(
         "a new column does not end a generation",
         "lake/delta/write_modes",
-        "repeat_if_changed(self.table, partial(self._hidden, saved, files, receipt))",
-        "self._hidden(saved, files, receipt)",
+        "repeat_if_changed(self.table, partial(self._commit_hidden, saved, files, receipt))",
+        "self._commit_hidden(saved, files, receipt)",
     ),
     Bug(
         "a partition is forgotten no sooner than that",
@@ -3050,8 +3050,8 @@ BUGS = [
     Bug(
         "a sync that is refused adds no column",
         "sync/loop/table_writer",
-        "self.mode: WriteMode = MODES[plan.write_mode](opening)",
-        "self.mode: WriteMode = MODES[plan.write_mode](opening)\n        self.mode.add(self._columns.add)",
+        "self.mode: WriteMode = MODES[plan.write_mode](setup)",
+        "self.mode: WriteMode = MODES[plan.write_mode](setup)\n        self.mode.add(self._columns.add)",
         "tests/lake/delta/test_write_modes.py",
     ),
     Bug(
@@ -3141,7 +3141,7 @@ BUGS = [
     Bug(
         "a mark that is empty or false deletes nothing",
         "lake/parquet/dedup",
-        "    deleted = _mean_deleted(marks)",
+        "    deleted = _deletion_mask(marks)",
         "    deleted = pc.is_valid(marks)",
         "tests/lake/parquet/test_merge.py",
     ),
@@ -4293,7 +4293,7 @@ BUGS = [
     Bug(
         "who fills a history leaves other pipelines what they add themselves",
         "lake/delta/row_history",
-        "for path in self._left_to_others():",
+        "for path in self._files_of_other_pipelines():",
         "for path in ():",
         "tests/lake/delta/test_row_history.py",
     ),

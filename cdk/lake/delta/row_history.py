@@ -109,8 +109,8 @@ class RowHistory:
     def _is_of_other_states(self, followed: int) -> bool:
         """Whether the main table no longer has state `followed`: an old copy was put back, or it was recreated."""
         now, same = self.main.state_version, number(followed)
-        gone_back = now is not None and number(now) < same
-        return gone_back or any(number(at) == same and at != followed for at in self.main.states)
+        is_older = now is not None and number(now) < same
+        return is_older or any(number(at) == same and at != followed for at in self.main.states)
 
     def _state_at(self, version: int) -> TableState | None:
         """Return a state of the main table; None: it is not retained, or unreadable."""
@@ -126,19 +126,19 @@ class RowHistory:
         Another pipeline may have been interrupted after changing one of the two tables. written: the columns of the
         files to add; the main table may have narrower ones by now.
         """
-        target = partial(self._target, list(written))
+        target = partial(self._target_schema, list(written))
         if not self.table.schema.equals(target()):
-            repeat_if_changed(self.table, partial(self._aligned, target, spread))
+            repeat_if_changed(self.table, partial(self._align_columns, target, spread))
 
-    def _aligned(self, planned: Callable[..., pa.Schema], spread: TaskMap) -> None:
+    def _align_columns(self, planned: Callable[..., pa.Schema], spread: TaskMap) -> None:
         # A pipeline that has changed the main table has usually changed the history as well.
         self.table.reopen()
         current, target = self.table.schema, planned()
-        self.table.add([field for field in target if field.name not in current.names or _gains(current, field)])
+        self.table.add([field for field in target if field.name not in current.names or _gains_fields(current, field)])
         if not self.table.schema.equals(planned()):
             self.table.widen(self._saved, planned, self._bounded, spread)
 
-    def _target(self, written: Sequence[pa.Schema], exact: frozenset[str] = frozenset()) -> pa.Schema:
+    def _target_schema(self, written: Sequence[pa.Schema], exact: frozenset[str] = frozenset()) -> pa.Schema:
         fields = {field.name: field for field in self.table.schema}
         for field in self.main.schema:
             old = fields.get(field.name)
@@ -155,7 +155,7 @@ class RowHistory:
                 fields[field.name] = known.with_type(kind or known.type)
         return pa.schema(list(fields.values()))
 
-    def _fitting(self, files: Sequence[DataFile], written: Mapping[str, pa.Schema]) -> list[DataFile]:
+    def _with_history_types(self, files: Sequence[DataFile], written: Mapping[str, pa.Schema]) -> list[DataFile]:
         """Return the files, rewriting those whose columns have other types than the history's.
 
         written: the columns of files, by path; files that are missing there have the history's columns.
@@ -190,7 +190,7 @@ class RowHistory:
         for file in self.table.files():
             for batch in read_rows(self.table.root, file.path, {}, schema, [RAW_ID]):
                 copied_ids.update(filter(None, batch.column(RAW_ID).to_pylist()))
-        for path in self._left_to_others():
+        for path in self._files_of_other_pipelines():
             for batch in read_rows(self.table.root, path, {}, schema, [RAW_ID]):
                 copied_ids.update(filter(None, batch.column(RAW_ID).to_pylist()))
         for path, texts in self._files_of_log():
@@ -201,7 +201,7 @@ class RowHistory:
                     copied_ids.update(filter(None, ids))
                     yield batch.filter(new)
 
-    def _left_to_others(self) -> list[str]:
+    def _files_of_other_pipelines(self) -> list[str]:
         """Return the files whose rows other, interrupted pipelines will add to the history with their next commit."""
         paths = []
         for name in self.main.others.names:
@@ -238,18 +238,18 @@ class RowHistory:
     def _commit(self, files: Sequence[DataFile], written: Mapping[str, pa.Schema]) -> None:
         """Add the files, and save the main table's version up to which the history is complete.
 
-        written: see `_fitting`.
+        written: see `_with_history_types`.
         """
         repeat_if_changed(self.table, partial(self._add, files, written))
 
     def _add(self, files: Sequence[DataFile], written: Mapping[str, pa.Schema]) -> None:
         self.table.guard.check([Use.HISTORY])
         saved = replace(self._saved, state=self.main.state_version or 0, records=self._saved.records + row_count(files))
-        fitting = self._fitting(files, written)
+        fitting = self._with_history_types(files, written)
         with self.table.removing_if_changed([file for file in fitting if file not in files]):
             self.table.commit(saved, fitting)
 
 
-def _gains(schema: pa.Schema, field: pa.Field) -> bool:
+def _gains_fields(schema: pa.Schema, field: pa.Field) -> bool:
     old = schema.field(field.name).type
     return bool(old != field.type) and only_gains(old, field.type)

@@ -69,7 +69,7 @@ class Traits:
 
 
 @dataclass(frozen=True)
-class Opening:
+class WriteModeSetup:
     """What a sync of one stream opens a write mode with."""
 
     table: StreamTable
@@ -104,8 +104,8 @@ class WriteMode(ABC):
 
     traits: ClassVar[Traits]
 
-    def __init__(self, opening: Opening) -> None:
-        self.table = opening.table
+    def __init__(self, setup: WriteModeSetup) -> None:
+        self.table = setup.table
 
     @property
     def in_read_order(self) -> bool:
@@ -137,9 +137,9 @@ class WriteMode(ABC):
         """Add columns; in a hidden generation they may be wider versions of existing ones. Raises StateConflict."""
         self.table.add(columns)
 
-    def _changed(self, saved: TableState) -> bool:
+    def _has_changed(self, saved: TableState) -> bool:
         before = self.table.saved
-        return before is None or _facts(saved) != _facts(before)
+        return before is None or _compared_fields(saved) != _compared_fields(before)
 
 
 class Append(WriteMode):
@@ -152,18 +152,18 @@ class Append(WriteMode):
         files = rows.files
         receipt = replace(rows.staged, added=row_count(files))
         saved = replace(saved, records=saved.records + receipt.landed)
-        if done := bool(files) or self._changed(saved):
-            files = repeat_if_changed(self.table, partial(self._added, saved, files, receipt))
+        if done := bool(files) or self._has_changed(saved):
+            files = repeat_if_changed(self.table, partial(self._commit_added, saved, files, receipt))
         return Committed(saved, done, files, receipt)
 
-    def _added(self, saved: TableState, files: Sequence[DataFile], receipt: Receipt) -> Sequence[DataFile]:
+    def _commit_added(self, saved: TableState, files: Sequence[DataFile], receipt: Receipt) -> Sequence[DataFile]:
         """Commit the rows of `files`; return the files that hold them afterwards."""
         table = self.table
         if not files or table.guard.way(Use.APPEND) is Way.FILES:
             table.commit(saved, files, logged=() if files else None, receipt=receipt)
             return files
         table.check_files(files)
-        return _rewritten(table, saved, files, receipt, "append")
+        return _rewrite_by_engine(table, saved, files, receipt, "append")
 
 
 class Overwrite(WriteMode):
@@ -178,9 +178,9 @@ class Overwrite(WriteMode):
         hidden_until_complete=True,
     )
 
-    def __init__(self, opening: Opening) -> None:
-        super().__init__(opening)
-        self._schema = opening.schema
+    def __init__(self, setup: WriteModeSetup) -> None:
+        super().__init__(setup)
+        self._schema = setup.schema
 
     def commit(self, saved: TableState, rows: CommitRows, spread: TaskMap = run_inline) -> Committed:
         del spread
@@ -190,19 +190,19 @@ class Overwrite(WriteMode):
         shows = {"shown": saved.records, "added": row_count(pending)}
         receipt = replace(receipt, **(shows if finished else {"hidden": row_count(files)}))
         saved = replace(saved, pending=() if finished else pending, records=saved.records + receipt.staged)
-        done = finished or bool(files) or self._changed(saved)
+        done = finished or bool(files) or self._has_changed(saved)
         if finished:
-            receipt = repeat_if_changed(self.table, lambda: self._shown(saved, pending, receipt))
+            receipt = repeat_if_changed(self.table, lambda: self._commit_shown(saved, pending, receipt))
         elif done:
-            repeat_if_changed(self.table, partial(self._hidden, saved, files, receipt))
+            repeat_if_changed(self.table, partial(self._commit_hidden, saved, files, receipt))
         return Committed(saved, done, files, receipt)
 
-    def _hidden(self, saved: TableState, files: Sequence[DataFile], receipt: Receipt) -> None:
+    def _commit_hidden(self, saved: TableState, files: Sequence[DataFile], receipt: Receipt) -> None:
         """Commit a state that names the files; readers do not see them yet."""
         self.table.check_files(files)
         self.table.commit(saved, receipt=receipt)
 
-    def _shown(self, saved: TableState, pending: Sequence[DataFile], receipt: Receipt) -> Receipt:
+    def _commit_shown(self, saved: TableState, pending: Sequence[DataFile], receipt: Receipt) -> Receipt:
         """Commit the complete generation in place of the current rows."""
         table = self.table
         receipt = replace(receipt, removed=table.row_count() or 0)
@@ -213,7 +213,7 @@ class Overwrite(WriteMode):
             if any(columns.field(name).type != final.field(name).type for name in columns.names):
                 table.guard.check([Use.WIDEN])
             table.check_files(pending)
-            _rewritten(table, saved, pending, receipt, "overwrite")
+            _rewrite_by_engine(table, saved, pending, receipt, "overwrite")
             return receipt
         table.commit(saved, pending, overwrite=True, schema=self._final_schema(), logged=(), receipt=receipt)
         return receipt
@@ -241,13 +241,13 @@ class AppendDedup(WriteMode):
         one_row_per_key=True,
     )
 
-    def __init__(self, opening: Opening) -> None:
-        super().__init__(opening)
-        assert opening.identity is not None  # as its traits say
-        self.identity, self._bounded = opening.identity, opening.bounded
+    def __init__(self, setup: WriteModeSetup) -> None:
+        super().__init__(setup)
+        assert setup.identity is not None  # as its traits say
+        self.identity, self._bounded = setup.identity, setup.bounded
         self._history: RowHistory | None = None
         with self._logging_history_errors():
-            self._history = opening.history()
+            self._history = setup.history()
 
     @property
     def in_read_order(self) -> bool:
@@ -277,10 +277,10 @@ class AppendDedup(WriteMode):
 
     def commit(self, saved: TableState, rows: CommitRows, spread: TaskMap = run_inline) -> Committed:
         if not rows.files:
-            if done := self._changed(saved):
+            if done := self._has_changed(saved):
                 self.table.move(saved, receipt=rows.staged)
             return Committed(saved, done, receipt=rows.staged)
-        saved, merged, receipt = repeat_if_changed(self.table, partial(self._merged, saved, rows, spread))
+        saved, merged, receipt = repeat_if_changed(self.table, partial(self._merge, saved, rows, spread))
         for path in merged.orphans:
             self.table.root.delete(path)
         if self._history is not None:
@@ -288,22 +288,22 @@ class AppendDedup(WriteMode):
                 self._history.follow()
         return Committed(saved, True, merged.add, receipt, merged.keyless)
 
-    def _merged(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> tuple[TableState, Merged, Receipt]:
+    def _merge(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> tuple[TableState, Merged, Receipt]:
         table, source, files = self.table, self.tables[-1], rows.files
         staged_in = None if source is table else source.root
         merge = TableMerge(table.layout(self._bounded), self.identity, spread, staged_in)
         source.check_files(files)
         if table.guard.way(Use.APPEND_DEDUP) is Way.ENGINE:
-            return self._merged_by_engine(merge, saved, rows)
-        present = table.files(*self.identity.keys)
-        result = merge(files, present)
+            return self._merge_by_engine(merge, saved, rows)
+        existing = table.files(*self.identity.keys)
+        result = merge(files, existing)
         crash_point("merged")
-        records = sum(file.rows for file in present) + result.added - result.replaced
+        records = sum(file.rows for file in existing) + result.added - result.replaced
         saved, receipt = replace(saved, records=records), _merge_receipt(rows, result)
         if staged_in is not None:
             source.check_files(files)
         with table.removing_if_changed([file for file in result.add if file not in files]):
-            # `alone` even if no file is removed: another writer may have added a row with the same new key.
+            # `exclusive` even if no file is removed: another writer may have added a row with the same new key.
             table.commit(
                 saved, result.add, remove=result.remove, exclusive=True, logged=self._logged(files), receipt=receipt
             )
@@ -313,7 +313,7 @@ class AppendDedup(WriteMode):
         """The files that the history has to add."""
         return () if self._history is None else files
 
-    def _merged_by_engine(
+    def _merge_by_engine(
         self, merge: TableMerge, saved: TableState, rows: CommitRows
     ) -> tuple[TableState, Merged, Receipt]:
         table, files = self.table, rows.files
@@ -341,7 +341,7 @@ def traits_of(name: str) -> Traits:
     return MODES[name].traits if name in MODES else _UNKNOWN
 
 
-def _rewritten(
+def _rewrite_by_engine(
     table: StreamTable,
     saved: TableState,
     files: Sequence[DataFile],
@@ -369,5 +369,5 @@ def _merge_receipt(rows: CommitRows, merged: Merged) -> Receipt:
     )
 
 
-def _facts(saved: TableState) -> Mapping[str, JsonValue]:
+def _compared_fields(saved: TableState) -> Mapping[str, JsonValue]:
     return {"state": saved.state, "complete": saved.complete, "generation": saved.generation, "mode": saved.sync_mode}

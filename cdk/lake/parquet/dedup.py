@@ -109,7 +109,7 @@ def keyed(part: pa.Table, identity: Identity, rest: ReadRows) -> pa.Table:
 
 def _deleted(marks: pa.ChunkedArray, rest: ReadRows) -> pa.ChunkedArray:
     """Return which rows are marked as deleted, including by a mark that did not fit its column."""
-    deleted = _mean_deleted(marks)
+    deleted = _deletion_mask(marks)
     if pa.types.is_string(marks.type) or not pc.any(pc.is_null(marks)).as_py():
         return deleted
     notes = rest([META], pa.repeat(True, len(marks)))[META]
@@ -118,11 +118,11 @@ def _deleted(marks: pa.ChunkedArray, rest: ReadRows) -> pa.ChunkedArray:
     if not pc.any(noting).as_py():
         return deleted
     texts = [original_of(note, {DELETED_AT}) for note in notes.filter(noting).to_pylist()]
-    originals = _mean_deleted(pa.chunked_array([pa.array(texts, pa.string())]))
+    originals = _deletion_mask(pa.chunked_array([pa.array(texts, pa.string())]))
     return pc.replace_with_mask(deleted.combine_chunks(), noting.combine_chunks(), originals.combine_chunks())
 
 
-def _mean_deleted(marks: pa.ChunkedArray) -> pa.ChunkedArray:
+def _deletion_mask(marks: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return which marks mean deleted: any but null, empty strings (as in CSV), `false`, `null`, 0 and the like."""
     kind = marks.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -145,7 +145,7 @@ def latest_rows(parts: Iterable[pa.Table], keys: int) -> pa.Table:
     numbered = [
         part.append_column(FILE, pa.repeat(pa.scalar(n, pa.int32()), part.num_rows)) for n, part in enumerate(parts)
     ]
-    rows = pa.concat_tables(_alike(numbered))
+    rows = pa.concat_tables(_with_common_ranks(numbered))
     names = [f"_k{i}" for i in range(keys)]
     # Nulls sort last in either order: a row without a cursor value is older than a row with one.
     if rows[KEYLESS_ID].null_count < rows.num_rows:
@@ -168,7 +168,7 @@ def superseded(existing: pa.Table, winners: pa.Table, keys: int) -> tuple[pa.Arr
 
 def pairs(existing: pa.Table, winners: pa.Table, keys: int) -> pa.Table:
     """Return each existing row with a winner's key, by `_row`, the winner's `_number`, and `_stale`: it is older."""
-    existing, winners = _alike([existing, winners])
+    existing, winners = _with_common_ranks([existing, winners])
     joins = [_joined(existing, winners, [f"_k{i}" for i in range(keys)])]
     if winners[KEYLESS_ID].null_count < winners.num_rows and existing[KEYLESS_ID].null_count < existing.num_rows:
         joins.append(_joined(existing, winners, [KEYLESS_ID]))
@@ -217,7 +217,7 @@ def _ranks(part: pa.Table, cursor: CursorColumn | None, rest: ReadRows) -> pa.Ar
     ranks = [None if value is None else cursor.order.rank(value) for value in values]
     if not any(rank is not None for rank in ranks):
         return column_ranks
-    column_ranks, fill = _alike_arrays([column_ranks, _array_of(ranks)])
+    column_ranks, fill = _to_common_type([column_ranks, _array_of(ranks)])
     return pc.replace_with_mask(column_ranks, missing, fill)
 
 
@@ -264,16 +264,16 @@ def _array_of(ranks: Sequence[Rank | None]) -> pa.Array:
     return pa.array([bytes_of(rank) if isinstance(rank, int) else rank for rank in ranks], pa.binary())
 
 
-def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
+def _with_common_ranks(tables: Sequence[pa.Table]) -> list[pa.Table]:
     """Return the tables with their ranks converted to one type."""
-    arrays = _alike_arrays([table[CURSOR].combine_chunks() for table in tables])
+    arrays = _to_common_type([table[CURSOR].combine_chunks() for table in tables])
     return [
         table.set_column(table.column_names.index(CURSOR), CURSOR, array)
         for table, array in zip(tables, arrays, strict=True)
     ]
 
 
-def _alike_arrays(arrays: Sequence[pa.Array]) -> list[pa.Array]:
+def _to_common_type(arrays: Sequence[pa.Array]) -> list[pa.Array]:
     if len({array.type for array in arrays}) == 1:
         return list(arrays)
     return [

@@ -94,12 +94,12 @@ class TableMerge:
         if candidates:
             self._save(scratch, name, winners)
         try:
-            compared: list[_Compared] = run(partial(_compare, self._plain(), name), candidates)
+            compared: list[_Compared] = run(partial(_compare, self._for_task(), name), candidates)
         finally:
             scratch.delete(name)
         lost = pc.unique(pa.concat_arrays([pa.array([], pa.int64()), *(comparison.lost for comparison in compared)]))
         stale = pc.is_in(winners[NUMBER], value_set=lost)
-        added = self._added(staged, winners, lost, run)
+        added = self._files_of_winners(staged, winners, lost, run)
         add = (*(file for comparison in compared for file in comparison.files), *added)
         return Merged(
             add,
@@ -140,7 +140,7 @@ class TableMerge:
         fields = {field.name: field for field in (*map(pa.field, OWN_COLUMNS, OWN_COLUMNS.values()), *schema)}
         return keyed(rows(self.identity.columns(schema), None), self.identity, rows)
 
-    def _plain(self) -> "TableMerge":
+    def _for_task(self) -> "TableMerge":
         """Return this merge for use in a task, which starts no tasks of its own."""
         return replace(self, spark=run_inline)
 
@@ -152,7 +152,9 @@ class TableMerge:
                 pq.write_table(winners.drop_columns([FILE, ROW, DELETED]), sink, row_group_size=_BATCH_ROWS)
             scratch.make_durable(name)
 
-    def _added(self, staged: Sequence[DataFile], winners: pa.Table, lost: pa.Array, run: TaskMap) -> list[DataFile]:
+    def _files_of_winners(
+        self, staged: Sequence[DataFile], winners: pa.Table, lost: pa.Array, run: TaskMap
+    ) -> list[DataFile]:
         """Return the files with the winners. A staged file is used as it is if all its rows are winners."""
         retained = winners.filter(pc.invert(pc.or_(winners[DELETED], pc.is_in(winners[NUMBER], value_set=lost))))
         unchanged: list[DataFile] = []
@@ -163,7 +165,7 @@ class TableMerge:
                 unchanged.append(file)
             elif len(rows):
                 parts.append(_Part(file.path, rows))
-        return [*unchanged, *flat(run(partial(_keep, self._plain()), parts))]
+        return [*unchanged, *flat(run(partial(_write_winners, self._for_task()), parts))]
 
 
 @dataclass(frozen=True)
@@ -234,7 +236,7 @@ def _compare(merge: TableMerge, name: str, file: TableFile) -> _Compared:
     return _Compared(file, len(replaced), lost, files)
 
 
-def _keep(merge: TableMerge, part: _Part) -> list[DataFile]:
+def _write_winners(merge: TableMerge, part: _Part) -> list[DataFile]:
     rows = read_rows(merge.source, part.path, {}, merge.table.schema)
     return merge.table.write(_selected(rows, lambda numbers: pc.is_in(numbers, value_set=part.rows)))
 

@@ -21,7 +21,7 @@ from cdk.lake.delta.failed_commit import repeat_if_changed
 from cdk.lake.delta.pinned_table import FilesMissing
 from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, MODES, Opening, WriteMode
+from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, MODES, WriteMode, WriteModeSetup
 from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile, lost_files
 from cdk.lake.parquet.table_rows import schema_of
@@ -101,8 +101,8 @@ class TableWriting:
             # newest by cursor won, a key whose row returned with an older value would look as if it was not read.
             key = replace(key, cursor=None)
         history = partial(tables.history, plan.location, self.table, self.bounded)
-        opening = Opening(self.table, self._columns.schema, key, self.bounded, history)
-        self.mode: WriteMode = MODES[plan.write_mode](opening)
+        setup = WriteModeSetup(self.table, self._columns.schema, key, self.bounded, history)
+        self.mode: WriteMode = MODES[plan.write_mode](setup)
 
     def target(self, generation: int) -> WriteTarget:
         """Return what tasks need to know to read the stream and write its rows."""

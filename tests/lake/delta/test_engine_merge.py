@@ -23,7 +23,7 @@ from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.lake.delta.receipt import CommitRows, RecordCounts
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.delta.write_modes import AppendDedup, Committed, Opening
+from cdk.lake.delta.write_modes import AppendDedup, Committed, WriteModeSetup
 from cdk.lake.parquet.dedup import CursorColumn, Identity
 from cdk.lake.parquet.partitioning import without_empty
 from cdk.lake.parquet.writer import DataFile, TableWriter
@@ -71,7 +71,7 @@ class Lake:
         beside = LocalFolder(folder / f"{feature}_history") if history else None
         location = StreamLocation("users", self.table.root, history=beside)
         opened = partial(OpenTables("shop").history, location, self.table, ("id",))
-        self.mode = AppendDedup(Opening(self.table, schema, identity, ("id",), opened))
+        self.mode = AppendDedup(WriteModeSetup(self.table, schema, identity, ("id",), opened))
         self.mode.prepare(run_inline)
         assert len(self.mode.tables) == 1 + history
         self.saved = TableState("incremental", "append_dedup")

@@ -21,7 +21,7 @@ from cdk.lake.arrow.columns import EXTRACTED_AT, RAW_ID
 from cdk.lake.delta.receipt import CommitRows, RecordCounts
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.delta.write_modes import MODES, AppendDedup, Opening, WriteModeName, traits_of
+from cdk.lake.delta.write_modes import MODES, AppendDedup, WriteModeName, WriteModeSetup, traits_of
 from cdk.lake.parquet.dedup import Identity
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import LocalFolder
@@ -239,7 +239,7 @@ def with_history(lake: Path) -> AppendDedup:
     table = StreamTable(lake / "users", "test", "users", SCHEMA)
     location = StreamLocation("users", table.root, history=LocalFolder(lake / "users_history"))
     history = partial(OpenTables("test").history, location, table)
-    mode = AppendDedup(Opening(table, SCHEMA, Identity(("id",)), history=history))
+    mode = AppendDedup(WriteModeSetup(table, SCHEMA, Identity(("id",)), history=history))
     mode.prepare(run_inline)
     return mode
 
