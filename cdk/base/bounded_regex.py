@@ -49,8 +49,8 @@ class Pattern:
 
     def _endless(self, value: str) -> FatalError:
         return FatalError(
-            f"the regular expression {self.text!r} was stopped after {_SECONDS:g} seconds on a text of {len(value)} "
-            "characters; write it without repetitions inside of repetitions"
+            f"the regular expression {self.text!r} was stopped after {_SECONDS:g} seconds on a string of "
+            f"{len(value)} characters; rewrite it without nested repetitions"
         )
 
 
@@ -61,4 +61,4 @@ def _compiled(text: str) -> "regex.Pattern[str]":
     try:
         return regex.compile(text)
     except regex.error as error:
-        raise FatalError(f"{text!r} is no regular expression: {error}") from None
+        raise FatalError(f"{text!r} is not a valid regular expression: {error}") from None

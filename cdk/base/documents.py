@@ -33,7 +33,7 @@ def read_bytes(path: Path) -> bytes:
     except OSError as error:
         example = path.with_name(f"{path.stem}.example{path.suffix}")
         lacks = isinstance(error, FileNotFoundError) and example.is_file()
-        hint = f"there is no such file; copy {example} to it, and fill it in"
+        hint = f"there is no such file; copy {example} to this path, and fill it in"
         raise ConfigError(hint if lacks else f"cannot be read: {error.strerror}", path=str(path)) from error
 
 

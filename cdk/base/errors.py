@@ -196,8 +196,8 @@ class ReceiptError(BugError):
         self.difference = f"found {left_side:,} on the left and {right_side:,} on the right of {rule}"
         where = f"{stream}: " if stream else ""
         super().__init__(
-            f"{where}the rows of a commit do not add up: {self.difference}. Nothing was committed and the state has "
-            f"not moved; please report this with the figures: {counted}",
+            f"{where}the rows of a commit do not add up: {self.difference}. Nothing was committed and the state is "
+            f"unchanged; please report this with the figures: {counted}",
             stream=stream,
             path=path,
         )

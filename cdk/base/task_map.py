@@ -54,8 +54,8 @@ class TaskLost(TransientError):
     def __init__(self, task: int | None, reason: str) -> None:
         """Name the task. task: its number; None if unknown. reason: the last report of the cluster."""
         super().__init__(
-            "the process of a task died again and again; what was committed is safe: give it more memory, and run the "
-            "sync again",
+            "the process of a task died repeatedly; committed rows are safe: give it more memory, and run the sync "
+            "again",
             detail=reason,
         )
         self.task = task

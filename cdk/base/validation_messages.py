@@ -24,7 +24,7 @@ _EXPECTED = {
     "too_short": "{min_length} or more elements",
     "too_long": "at most {max_length} elements",
     "string_too_short": "a string of {min_length} or more characters",
-    "string_pattern_mismatch": "a string like {pattern!r}",
+    "string_pattern_mismatch": "a string that matches {pattern!r}",
     "literal_error": "{expected}",
     "string_type": TYPE_WORDS[str],
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), TYPE_WORDS[int]),

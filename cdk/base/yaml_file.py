@@ -120,7 +120,7 @@ def _extent(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, in
         if parts is not None:
             depth += 1
         if size > _MOST_VALUES:
-            raise _wrong(node, f"its anchors and merges make more than {_MOST_VALUES} values; write less of them")
+            raise _wrong(node, f"its anchors and merges make more than {_MOST_VALUES} values; use fewer of them")
         _shallow(node, depth)
         known[id(node)] = size, depth
     return known[id(node)]
@@ -163,7 +163,7 @@ class _Loader(_SafeLoader):
         try:
             value: JsonValue = super().construct_object(node, deep=True)
         except (KeyError, ValueError):
-            raise _wrong(node, f"found something else than its tag {node.tag} says") from None
+            raise _wrong(node, f"found a value that does not match its tag {node.tag}") from None
         finally:
             self._open.discard(id(node))
         return value

@@ -139,7 +139,11 @@ class _Lookups(dict[str, str]):
             why = f"did not finish within {_COMMAND_TIMEOUT_SECONDS} s"
         except (OSError, ValueError) as error:
             # The error of an output that is not text would show a part of it.
-            why = f"cannot be run: {error.strerror}" if isinstance(error, OSError) else "is invalid, or prints no text"
+            why = (
+                f"cannot be run: {error.strerror}"
+                if isinstance(error, OSError)
+                else "is not a valid command line, or its output is not UTF-8 text"
+            )
         raise ConfigError(f"the command `{_shown(text)}` {why}; try it in a shell, in the folder of the file")
 
 
@@ -228,7 +232,7 @@ def _malformed_text(malformed: str) -> str:
     name = rest if kind.lower() == "env" and colon else re.sub(r"[-.]", "_", malformed.strip())
     if _NAME_IN_CAPITALS.fullmatch(name):
         start, ways = f"${{{malformed}}}", f"${{{name}}}"
-    return f"found {start}, which is not a variable; expected {ways}, or `$${{` for a literal `${{`"
+    return f"found {start}, which is not a variable; expected {ways}, or `$${{` for the characters themselves"
 
 
 def _with_replaced(value: JsonValue, keys: Keys, value_of: Callable[[re.Match[str], Keys], str]) -> JsonValue:

@@ -48,7 +48,7 @@ class StateData:
         not a string); it names the path. StateError: when the key has another value and `replace` is false.
         """
         if not isinstance(key, str):
-            raise BadState("bookmark", key, "a text as a key")
+            raise BadState("bookmark", key, "a string as a key")
         text = dumps_canonical(value, f"{_USE}{key}")
         if not replace and self._texts.get(key, text) != text:
             raise StateError(
@@ -170,13 +170,13 @@ class StateStore:
 
     def _save(self, data: StateData, status: Literal["partial", "final"], word: str) -> None:
         if not isinstance(data, _JobData):
-            raise StateError("found a StateData of no job, expected one from `get_or_create(job_name)`")
+            raise StateError("found a StateData without a job, expected one from `get_or_create(job_name)`")
         data.commit(status)
         try:
             self._copies.put(f"{data.job_name}_{word}.json", data.to_bytes())
         except CdkError as error:
             # An error would make the caller repeat the job's work, although the stored state says that it is done.
-            logger.warning("the bookmarks of %s are stored, their copy is not: %s", data.job_name, error)
+            logger.warning("the bookmarks of %s are stored, but their copy is not: %s", data.job_name, error)
 
 
 class _JobData(StateData):

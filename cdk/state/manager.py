@@ -31,8 +31,8 @@ class ConnectorStateManager:
         if message.global_ is not None:
             if message.global_.shared_state:
                 logger.warning(
-                    "%s.global.shared_state: no stream of this kit has a use for a shared state; each goes on from its "
-                    "own, and one without begins at its start",
+                    "%s.global.shared_state: streams of this kit do not use a shared state; each resumes from its "
+                    "own, and one without a state is read from its start",
                     path,
                 )
             for item in message.global_.stream_states:

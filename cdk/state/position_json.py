@@ -71,7 +71,7 @@ def own_parts(blob: Mapping[str, JsonValue], path: str) -> Checkpoint:
     """Parse what the kit stores beside a cursor value, as a checkpoint with an empty cursor. Raises BadState."""
     own, where = blob.get(OWN_KEY, {}), f"{path}.{OWN_KEY}"
     if not isinstance(own, Mapping):
-        raise BadState(where, own, "the object that an earlier run of this kit left there")
+        raise BadState(where, own, "the object that an earlier run of this kit saved there")
     edge, trail = _to_edge(own.get("edge"), where), _to_trail(own.get("trail"), where)
     listing, paging = _to_listing(own.get("listing"), where), _to_paging(own.get("paging"), where)
     return Checkpoint({}, edge, _to_resume(own, where), trail, listing, paging)
@@ -148,7 +148,7 @@ def _to_resume(own: Mapping[str, JsonValue], path: str) -> Resume | None:
         return None
     slices = own.get("slices", [])
     if not isinstance(slices, Sequence):
-        raise BadState(f"{path}.slices", slices, "a list of windows that were begun")
+        raise BadState(f"{path}.slices", slices, "a list of windows that were started")
     opened = tuple(_to_open_slice(item, f"{path}.slices[{i}]") for i, item in enumerate(slices))
     return Resume(own["through"], opened, own.get("upto"))
 

@@ -271,7 +271,7 @@ def since(text: JsonValue, path: str) -> datetime:
     """Parse the timestamp since when a partition is missing. Raises BadState."""
     moment = parse_timestamp(text, ()) if isinstance(text, str) else None
     if moment is None:
-        raise BadState(path, text, "a moment in ISO 8601, such as 2024-01-01T00:00:00+00:00")
+        raise BadState(path, text, "a timestamp in ISO 8601, such as 2024-01-01T00:00:00+00:00")
     return moment
 
 

@@ -225,7 +225,7 @@ def _after(own: JsonValue, path: str) -> Partition | None:
         case Mapping():
             return None
         case _:
-            raise BadState(path, own, "the object that an earlier run of this kit left there")
+            raise BadState(path, own, "the object that an earlier run of this kit saved there")
 
 
 def _is_partition_map(blob: Mapping[str, JsonValue]) -> bool:

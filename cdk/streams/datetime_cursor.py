@@ -119,8 +119,8 @@ class DatetimeCursor(Cursor):
             )
         if self.moment(self.write(_NEW_YEAR)) != _NEW_YEAR:
             raise ConfigError(
-                f"cursor {self.field!r}: the format {self._format!r} cannot be read back, expected one first in "
-                "`formats` that tells at least the year"
+                f"cursor {self.field!r}: the format {self._format!r} cannot be read back, expected the first of "
+                "`formats` to contain at least the year"
             )
         if step is not None and self.write(later(_NEW_YEAR, step)) == self.write(_NEW_YEAR):
             raise ConfigError(
@@ -341,8 +341,8 @@ class DatetimeCursor(Cursor):
                 return length
             case _:
                 raise ConfigError(
-                    f"cursor {self.field!r}: {name} is {value!r}, expected a timedelta or a text such as P1D, P2W or "
-                    "PT30M"
+                    f"cursor {self.field!r}: {name} is {value!r}, expected a timedelta or a string such as P1D, P2W "
+                    "or PT30M"
                 )
 
     def _bound(self, value: datetime | str, name: str) -> datetime:
@@ -353,7 +353,9 @@ class DatetimeCursor(Cursor):
                 moment = read
             case _:
                 formats = " or ".join(self._formats)
-                raise ConfigError(f"cursor {self.field!r}: {name} is {value!r}, expected a moment written as {formats}")
+                raise ConfigError(
+                    f"cursor {self.field!r}: {name} is {value!r}, expected a timestamp written as {formats}"
+                )
         return assume_utc(moment)
 
 

@@ -74,7 +74,7 @@ class CountOrder(Order):
 
     @property
     def expected(self) -> str:
-        return "a whole number"
+        return "an integer"
 
     def rank(self, value: object) -> Rank | None:
         value = json_value(value)

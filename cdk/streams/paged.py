@@ -124,18 +124,21 @@ class _Circle:
             self._trail = self._trail.after(token)
         except NotJson:
             raise FatalError(
-                f"the next of a page is {repr(token)[:_SHOWN]}, which JSON cannot hold; expected an object of texts, "
-                "numbers and lists, for it is part of the state"
+                f"the next of a page is {repr(token)[:_SHOWN]}, which JSON cannot hold; expected an object of "
+                "strings, numbers and lists, because it becomes part of the state"
             ) from None
         if not self._trail.closed_at(token) and token != last:
             return self._trail if self._resumed else None
-        text = f"the page of {token!r} is named as the next one again; nothing would be new. Check where the paginator "
+        text = (
+            f"the page of {token!r} is returned as the next page again, so the read would never end. Check where "
+            "the paginator "
+        )
         if self._trail.noticed:
             raise PaginationLoop(
-                f"{text}finds it and how it is sent; then reset the stream's state, which remembers the circle"
+                f"{text}finds it and how it is sent; then reset the stream's state, which remembers the loop"
             )
         self.error = PaginationLoop(
-            f"{text}finds it and how it is sent. The next attempt goes on with that page, and ends for good where it "
+            f"{text}finds it and how it is sent. The next attempt continues with that page, and fails for good if it "
             "comes back to it"
         )
         self._trail = Trail.begin(token, noticed=True)
@@ -175,8 +178,9 @@ class _Repeats:
             return True
         if self._times >= (_SAME if source.records == 1 else 2):
             raise PaginationLoop(
-                f"{self._times} pages in a row are the same, the last for {token!r}, and nothing in it says that it is "
-                "the end: the API ignores what asks for the next page; check the paginator, and how the token is sent"
+                f"{self._times} pages in a row are the same, the last for {token!r}, and nothing in it says that it "
+                "is the last: the API ignores the parameter for the next page; check the paginator, and how the "
+                "token is sent"
             )
         return False
 
@@ -256,9 +260,10 @@ class _Count:
         if not 0 < total < self.total:
             return ""
         return (
-            f"found {total:,} records in all on the last page, expected the {self.total:,} of the first: records left "
-            "the source while its pages were read, so that as many others may have moved up to a page that was read "
-            "before, and are missing. Read it again when it is quiet, or by tokens that name records instead of places"
+            f"found a total of {total:,} records on the last page, expected the {self.total:,} of the first: records "
+            "were removed from the source while its pages were read, so as many others may have moved to a page that "
+            "was read before, and are missing. Read it again when the source does not change, or page by tokens that "
+            "name records instead of offsets"
         )
 
     def unread(self) -> str:

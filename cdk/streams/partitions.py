@@ -54,8 +54,8 @@ def _check_fields(combination: Sequence[Partition]) -> None:
     counts = Counter(name for part in combination for name in part)
     if shared := [name for name, count in counts.items() if count > 1]:
         raise FatalError(
-            f"partitions of a product share a field: found {', '.join(map(repr, shared))} in two families, "
-            "expected fields of its own in each; rename it in one"
+            f"partitions of a product share a field: found {', '.join(map(repr, shared))} in two families, expected "
+            "different fields in each; rename it in one"
         )
 
 
@@ -150,7 +150,7 @@ def following_partitions(
             own = {name: record[source] for name, source in fields.items()}
         except KeyError as error:
             raise FatalError(
-                f"found no field {error.args[0]!r} in a record of {parent.name!r}, expected one in each, for a "
+                f"found no field {error.args[0]!r} in a record of {parent.name!r}, expected one in each, because a "
                 f"partition is made of it{did_you_mean(str(error.args[0]), record)}",
                 stream=parent.name,
             ) from error

@@ -192,8 +192,8 @@ def _position(stream: Stream, slice: Slice, token: Mapping[str, Stored], page: P
 
 def _came_again(repeated: int) -> str:
     return (
-        f"a page begins with the last {repeated:,} records of the one before: others came to the list while its pages "
-        "were read, and these are there twice. Declare a primary key, and each comes once"
+        f"a page starts with the last {repeated:,} records of the previous one: others were added to the list while "
+        "its pages were read, so these are duplicated. Declare a primary key, and each is read once"
     )
 
 
@@ -204,8 +204,8 @@ def _named(stream: Stream, slice: Slice, cursor: Mapping[str, Stored]) -> Mappin
     """
     if names := reserved_names(cursor, partitioned=bool(slice.partition)):
         raise FatalError(
-            f"the state that came with the records has the fields {', '.join(map(repr, names))}, which states have for "
-            f"other things: it could not be read back. Name them otherwise{defined_at(stream.read_records)}",
+            f"the state that came with the records has the fields {', '.join(map(repr, names))}, which states "
+            f"reserve for other things: it could not be read back. Rename them{defined_at(stream.read_records)}",
             stream=stream.name,
         )
     named: Mapping[str, Stored] = stream.secrets.cut(copied(cursor))
@@ -320,14 +320,14 @@ class _Finisher:
         lines = json_lines(records)
         fields = sorted(records[-1] if lines is None else lines.last())
         near = None if cursor.field in fields else nearest(cursor.field, fields)
+        shown = ", ".join(map(repr, fields[:_FIELDS])) + (" and more" if len(fields) > _FIELDS else "")
+        hint = "." if near is None else f"; did you mean {near!r}?"
         return (
-            f"{self._stream.name}: {len(undated)} of {len(records)} records of a page have no value of the cursor "
-            f"{cursor.field!r} that can be read; the first has {'none' if value is None else repr(value)[:_SHOWN]}. "
-            f"The fields that are there: {', '.join(map(repr, fields[:_FIELDS]))}"
-            f"{' and more' if len(fields) > _FIELDS else ''}{'.' if near is None else f'; did you mean {near!r}?'} "
-            f"Check the cursor's field and formats: such records come with every read. In a table that merges "
-            "(write_mode append_dedup) they replace the rows that were there before; one that appends has each once "
-            f"only while there are at most {Edge.MAX_BYTES // Edge.KEY_BYTES:,} of them"
+            f"{self._stream.name}: {len(undated)} of {len(records)} records of a page have no valid value of the "
+            f"cursor {cursor.field!r}; the first has {'none' if value is None else repr(value)[:_SHOWN]}. The fields "
+            f"of a record: {shown}{hint} Check the cursor's field and formats: such records are read again with every "
+            "sync. In a table that merges (write_mode append_dedup) they replace their earlier rows; a table that "
+            f"appends has each once only as long as there are at most {Edge.MAX_BYTES // Edge.KEY_BYTES:,} of them"
         )
 
     def _outside(self, cursor: Cursor, window: Window, values: Sequence[object], count: int) -> str:
@@ -344,15 +344,15 @@ class _Finisher:
         )
         if cursor.by_request:
             return text + (
-                "They are rows all the same: a table that appends gets them again with each sync, one that merges "
+                "They become rows all the same: a table that appends gets them again with each sync, one that merges "
                 "(write_mode append_dedup) has each once. Check that the API gets the window and filters by "
                 f"{field}; if it cannot, set `is_client_side_incremental: true` in the manifest"
             )
         return text + (
-            "They are skipped: those of another window are to come with it, and those before all windows are taken for "
-            f"records of an earlier sync. Check that the request sends the window and that the API filters by {field}: "
-            "if it filters by another field, records are lost; if records become visible late, give the cursor a "
-            "`lookback`"
+            "They are skipped: those of another window are expected with that window, and those before all windows "
+            "count as records of an earlier sync. Check that the request sends the window and that the API filters "
+            f"by {field}: if it filters by another field, records are lost; if records become visible late, give the "
+            "cursor a `lookback`"
         )
 
     def _finer(self, cursor: Cursor, window: Window | None) -> str:
@@ -365,11 +365,12 @@ class _Finisher:
         self._warned_finer = True
         seconds = f"{needed.total_seconds():f}".rstrip("0").rstrip(".")
         return (
-            f"{self._stream.name}: found {self._edge.value!r} in {cursor.field!r}, expected multiples of the cursor's "
-            f"granularity, {cursor.granularity}: a window ends at {window.end} and the next begins at {window.until}, "
-            "so records between the two are never requested, and lost if the API filters by these. Set "
-            f"`cursor_granularity: PT{seconds}S` (in Python `granularity`), with a format that writes windows as "
-            "finely; or none, so that a window ends where the next begins, if the API leaves the end out"
+            f"{self._stream.name}: found {self._edge.value!r} in {cursor.field!r}, expected multiples of the "
+            f"cursor's granularity, {cursor.granularity}: a window ends at {window.end} and the next starts at "
+            f"{window.until}, so records between the two are never requested, and are lost if the API filters by "
+            f"these bounds. Set `cursor_granularity: PT{seconds}S` (in Python `granularity`), with a format that "
+            "writes windows as finely; or none, so that a window ends where the next starts, if the API excludes the "
+            "end"
         )
 
     def _advance(self, cursor: Cursor, looked_at: Sequence[object], values: Sequence[object], *, passes: bool) -> None:
@@ -401,8 +402,8 @@ class _Finisher:
         for (before, least), (value, at) in pairwise(readable):
             if at < least:  # type: ignore[operator] # one type in an order
                 raise FatalError(
-                    f"found {cursor.field} {value!r} after {before!r}, but the cursor is declared `ordered`; "
-                    "ask the source for ascending order, or declare the cursor without it",
+                    f"found {cursor.field} {value!r} after {before!r}, but the cursor is declared `ordered`; request "
+                    "ascending order from the source, or declare the cursor without it",
                     stream=self._stream.name,
                 )
 

@@ -82,8 +82,8 @@ def check_names(cls: type) -> None:
         if (name.startswith(near) or near.startswith(name)) and not _alike(value, getattr(cls, near, None)):
             continue
         raise ConfigError(
-            f"{cls.__module__}.{cls.__qualname__}.{name} is nothing that the kit knows; is it {missing[near]!r}? "
-            f"Call it so, or `_{name}` if it is your own"
+            f"{cls.__module__}.{cls.__qualname__}.{name} is not a name that the kit uses; did you mean "
+            f"{missing[near]!r}? Rename it to that, or to `_{name}` if it is your own"
         )
 
 

@@ -26,14 +26,16 @@ def test_an_expression_that_would_never_end_is_stopped_and_named(
     assert bounded_regex._SECONDS == 2
     monkeypatch.setattr(bounded_regex, "_SECONDS", 0.1)
 
-    with pytest.raises(FatalError, match=r"'\^\(a\|a\)\*\$' was stopped after 0\.1 seconds on a text of 41 characters"):
+    with pytest.raises(
+        FatalError, match=r"'\^\(a\|a\)\*\$' was stopped after 0\.1 seconds on a string of 41 characters"
+    ):
         use(Pattern(ENDLESS), "a" * 40 + "b")
 
 
 def test_what_is_no_expression_is_told_when_it_is_used() -> None:
     pattern = Pattern("(")
 
-    with pytest.raises(FatalError, match=r"'\(' is no regular expression: missing \)"):
+    with pytest.raises(FatalError, match=r"'\(' is not a valid regular expression: missing \)"):
         pattern.search("")
 
 

@@ -29,5 +29,5 @@ def test_a_missing_file_is_made_of_the_example_beside_it(tmp_path: Path) -> None
         read_document(tmp_path / "config.json")
     (tmp_path / "config.example.json").write_text("{}")
 
-    with pytest.raises(ConfigError, match=r"copy .*config.example.json to it, and fill it in"):
+    with pytest.raises(ConfigError, match=r"copy .*config.example.json to this path, and fill it in"):
         read_document(tmp_path / "config.json")

@@ -320,7 +320,7 @@ def test_a_cursor_value_that_cannot_be_read_is_named_with_what_is_expected_and_n
 
     ran = cli("read", "--connector", guarded, *files)
 
-    assert "state of events.seq: found '****', expected a whole number" in "".join(ran.lines)
+    assert "state of events.seq: found '****', expected an integer" in "".join(ran.lines)
     assert "right-and-secret" not in "".join(ran.lines)
 
 

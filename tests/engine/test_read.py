@@ -436,7 +436,7 @@ def test_records_without_a_cursor_value_are_named_once_with_the_fields_that_are_
         list(read(Undated(), StreamState()))
 
     (said,) = caplog.messages
-    assert said.startswith("undated: 3 of 3 records of a page have no value of the cursor 'updated_at'")
+    assert said.startswith("undated: 3 of 3 records of a page have no valid value of the cursor 'updated_at'")
     assert "'id', 'updatedAt'; did you mean 'updatedAt'?" in said
 
 

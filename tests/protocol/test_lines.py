@@ -113,7 +113,7 @@ def test_a_record_of_too_many_levels_is_a_typed_error() -> None:
     for _ in range(50_000):
         deep = [deep]
 
-    with pytest.raises(FatalError, match="too many levels"):
+    with pytest.raises(FatalError, match="nested more deeply"):
         record_lines("users", None, [{"deep": deep}], 0)
 
 

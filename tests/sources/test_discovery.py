@@ -155,7 +155,7 @@ def test_a_file_that_fails_as_it_is_imported_names_its_line(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "words", "line"),
     [
-        ("class Users(PagedStream):\n    primary_ky = 'id'\n", "is it 'primary_key'?", r"3, in <module>"),
+        ("class Users(PagedStream):\n    primary_ky = 'id'\n", "did you mean 'primary_key'?", r"3, in <module>"),
         (
             "source = RestSource(\n    'https://a.com',\n    resource('users', '/{project.id}'),\n)\n",
             r"\{project.id\}: there is no such resource",

@@ -90,10 +90,16 @@ def test_what_lies_in_an_env_file_may_be_secret_though_nothing_names_it(
         ("${file:missing}", "a: the file `missing` cannot be read: No such file or directory"),
         ("${file:empty}", "a: the file `empty` is empty, expected a value"),
         ("${file:bytes}", "a: the file `bytes` is not UTF-8 text"),
-        ("${command:cat bytes}", "a: the command `cat …` is invalid, or prints no text; try it"),
+        (
+            "${command:cat bytes}",
+            "a: the command `cat …` is not a valid command line, or its output is not UTF-8 text; try it",
+        ),
         ("${command:nowhere-to-be-found}", "a: the command `nowhere-to-be-found` cannot be run: No such file"),
         ("${command:sh -c 'echo s3cr3t; exit 3'}", "a: the command `sh …` failed with exit code 3; try it in a shell"),
-        ("${command:true 's3cr3t}", "a: the command `true …` is invalid, or prints no text"),
+        (
+            "${command:true 's3cr3t}",
+            "a: the command `true …` is not a valid command line, or its output is not UTF-8 text",
+        ),
         ("${command:true}", "a: the command `true` printed nothing, expected a value"),
     ],
 )
@@ -151,7 +157,7 @@ def test_what_is_not_set_may_stay_as_it_is_written_and_defaults_count() -> None:
         ("${TICK_TOKEN:-${B}}", "a: found ${TICK_TOKEN…}, which is not a variable; expected ${NAME}, ${NAME:-text},"),
         ("Bearer ${FILE:tok.txt}", "a: found ${FILE:…}, which is not a variable; expected ${file:PATH}, or"),
         ("${Command:pass show api}", "a: found ${Command:…}, which is not a variable; expected ${command:...}, or"),
-        ("${TICK-TOKEN}", "a: found ${TICK-TOKEN}, which is not a variable; expected ${TICK_TOKEN}, or `$${` for a"),
+        ("${TICK-TOKEN}", "a: found ${TICK-TOKEN}, which is not a variable; expected ${TICK_TOKEN}, or `$${` for the"),
         ("${TICK-s3cr3t}", "a: found ${TICK…}, which is not a variable; expected ${NAME}, ${NAME:-text}, ${file:PATH}"),
         ("${vault:x}", "a: found ${vault…}, which is not a variable"),
     ],

@@ -421,7 +421,7 @@ def test_a_preview_asks_without_conditions_and_writes_nothing(lake: Lake, api: A
     (dry,) = runner.preview(0)
 
     assert ([dict(record) for record in preview.records], dry.records) == ([MONDAY[0]], [])
-    assert list(runner.notes()) == ["prices: followed, a sync would read it only where its source has changed"]
+    assert list(runner.notes()) == ["prices: followed, a sync would read it only if its source has changed"]
     assert (lake.files, api.asked[1:]) == (before, [("/prices", None, 200)])
     assert lake.sync().outcome == "unchanged"
 
@@ -684,8 +684,10 @@ def test_people_are_told_what_is_known_of_a_source(lake: Lake) -> None:
     assert line.startswith("source sha256:")
     assert line.endswith(': "monday", read at 2024-05-12T12:00:00.000+00:00')
     assert list(about_source(None)) == []
-    assert list(about_source({"kind": "theirs/cursor"})) == ["source: theirs/cursor that is not understood here"]
-    assert list(about_source(7)) == ["source: something that is not understood here"]
+    assert list(about_source({"kind": "theirs/cursor"})) == [
+        "source: theirs/cursor that this version does not understand"
+    ]
+    assert list(about_source(7)) == ["source: a state that this version does not understand"]
 
 
 def test_a_message_of_the_state_leaves_the_source_out(lake: Lake) -> None:
@@ -766,7 +768,7 @@ def test_a_stream_of_a_manifest_that_sends_no_get_fails_and_says_why(lake: Lake,
     report = lake.sync(from_manifest(tmp_path, api, "POST"))
 
     assert report.failure is not None
-    assert "sends a GET for a slice, and this one sent none" in report.failure.message
+    assert "sends a GET request per slice, but this one sent none" in report.failure.message
     assert report.commits == 0
 
 

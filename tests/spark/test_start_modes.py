@@ -118,7 +118,7 @@ def test_where_spark_cannot_start_all_is_read_in_this_process_unless_it_has_to(t
 
     assert done.returncode == 0, done.stderr
     assert report["spark"] is None
-    assert done.stderr.count("all is read in this process, for no cluster joins: ") == 1
+    assert done.stderr.count("everything is read in this process, because no cluster joined: ") == 1
     assert refused.returncode == 1
     assert "Spark did not start" in refused.stderr
 

@@ -183,7 +183,7 @@ def test_a_copy_that_cannot_be_written_is_said_and_written_with_the_next_one(
 
     assert store(tmp_path).completed(JOB) == {"a": 1}
     assert records(tmp_path) == ["partial", "final"]
-    assert "nightly_orders are stored, their copy is not: " in caplog.text
+    assert "nightly_orders are stored, but their copy is not: " in caplog.text
     assert "landing/sales/state/nightly_orders_completed.json: the state store cannot use" in caplog.text
 
     (tmp_path / "landing").unlink()

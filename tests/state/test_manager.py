@@ -60,7 +60,7 @@ def test_a_shared_state_is_left_alone_with_a_warning(caplog: pytest.LogCaptureFi
     manager = ConnectorStateManager([AirbyteStateMessage(global_=state)])
 
     assert manager.get_stream_state("orders") == {"a": 1}
-    assert "state[0].global.shared_state: no stream of this kit has a use" in caplog.text
+    assert "state[0].global.shared_state: streams of this kit do not use" in caplog.text
     assert "lsn" not in caplog.text
 
 

@@ -32,7 +32,7 @@ def test_since_when_a_partition_is_missing_is_in_the_exact_form_alone() -> None:
 
 @pytest.mark.parametrize("text", ["soon", 7])
 def test_a_moment_since_when_a_partition_is_missing_that_is_none_is_refused(text: Json) -> None:
-    with pytest.raises(BadState, match=r"state.states\[0\].missing: found .*, expected a moment in ISO 8601"):
+    with pytest.raises(BadState, match=r"state.states\[0\].missing: found .*, expected a timestamp in ISO 8601"):
         decode({"states": [{"partition": {"pid": 1}, "cursor": {}, "missing": text}]})
 
 

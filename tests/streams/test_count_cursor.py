@@ -25,7 +25,7 @@ def test_a_gap_ends_where_the_next_window_starts() -> None:
 
 @given(STRANGE.filter(lambda value: value is not None))
 def test_a_state_that_is_no_number_is_refused(value: Json) -> None:
-    with pytest.raises(BadState, match=r"state\.id: found .*, expected a whole number"):
+    with pytest.raises(BadState, match=r"state\.id: found .*, expected an integer"):
         list(CURSOR.windows(value, NOW))
 
 

@@ -142,7 +142,7 @@ def test_a_state_that_is_no_moment_is_refused(value: Json) -> None:
         ({"start": "soon"}, "start is 'soon'"),
         ({"end": "late"}, "end is 'late'"),
         ({"formats": ["%Y-%m-%d"], "step": HOUR}, "shorter than what '%Y-%m-%d' can write, expected a longer"),
-        ({"formats": ["%H:%M"]}, "cannot be read back, expected one first in `formats` that tells at least the year"),
+        ({"formats": ["%H:%M"]}, "cannot be read back, expected the first of `formats` to contain at least the year"),
     ],
 )
 def test_a_cursor_that_cannot_work_is_refused_when_it_is_made(options: dict[str, object], said: str) -> None:
@@ -242,5 +242,5 @@ def test_durations_may_be_written_as_iso_8601() -> None:
 @pytest.mark.parametrize("name", ["step", "granularity", "lookback"])
 @pytest.mark.parametrize("value", ["1 day", "P1M", "", 5])
 def test_what_is_no_duration_of_one_length_is_refused(name: str, value: object) -> None:
-    with pytest.raises(ConfigError, match=f"{name} is {value!r}, expected a timedelta or a text such as P1D"):
+    with pytest.raises(ConfigError, match=f"{name} is {value!r}, expected a timedelta or a string such as P1D"):
         days(**{name: value})

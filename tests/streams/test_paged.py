@@ -95,7 +95,7 @@ def test_a_circle_that_was_a_slip_of_the_source_ends_with_it_page_by_page() -> N
 def test_a_circle_that_was_a_slip_of_the_source_ends_with_it() -> None:
     stream = Scripted(slipping())
     pages: list[ReadPage] = []
-    with pytest.raises(PaginationLoop, match="goes on with that page"):
+    with pytest.raises(PaginationLoop, match="continues with that page"):
         pages.extend(read_slice(stream, Slice()))
 
     assert pages[-1].position is not None

@@ -30,7 +30,7 @@ def test_a_product_gives_every_combination_the_last_varying_fastest() -> None:
 
 
 def test_a_product_over_one_field_twice_is_refused() -> None:
-    with pytest.raises(FatalError, match=r"found 'a' in two families, expected fields of its own in each"):
+    with pytest.raises(FatalError, match=r"found 'a' in two families, expected different fields in each"):
         list(every_combination(list_partitions("a", [1]), list_partitions("a", [2])))
 
 

@@ -123,7 +123,9 @@ def test_records_outside_of_their_window_are_counted_and_named(by_request: bool,
     assert f"scripted: {count} of 4 records of a page lie outside of the window that was requested, {asked}" in (
         page.warning
     )
-    assert f"the first has 1 in 'seq'. They are {'rows all the same' if by_request else 'skipped'}" in page.warning
+    assert (
+        f"the first has 1 in 'seq'. They {'become rows all the same' if by_request else 'are skipped'}" in page.warning
+    )
 
 
 def test_the_record_between_two_windows_is_counted_and_not_named() -> None:
@@ -326,7 +328,7 @@ def test_values_that_are_finer_than_the_granularity_are_warned_of_once(
     (warning,) = warnings_of_windows(values, granularity=granularity, formats=[format])
 
     assert f"scripted: found {values[1]!r} in 'at', expected multiples of" in warning
-    assert "the next begins at 2024-01-01T13:00:00.000000Z" in warning
+    assert "the next starts at 2024-01-01T13:00:00.000000Z" in warning
     assert f"Set `cursor_granularity: {needed}`" in warning
 
 
@@ -400,7 +402,7 @@ def test_a_state_that_could_not_be_read_back_is_refused(
 
     for slice, names in ((Slice(), alone), (Slice(Partition.of(shop="a")), partitioned)):
         if names:
-            with pytest.raises(FatalError, match=f"has the fields {', '.join(map(repr, names))}, which states have"):
+            with pytest.raises(FatalError, match=f"has the fields {', '.join(map(repr, names))}, which states reserve"):
                 list(read_slice(Scripted(script), slice))
         else:
             first, *_ = read_slice(Scripted(script), slice)

@@ -40,7 +40,7 @@ def test_every_format_of_a_cursor_is_named_once() -> None:
 
 
 def test_a_count_is_a_whole_number() -> None:
-    with pytest.raises(BadState, match="found 'many', expected a whole number"):
+    with pytest.raises(BadState, match="found 'many', expected an integer"):
         check_values(Events(), of({"seq": "many"}))
 
 
@@ -119,6 +119,6 @@ def test_a_state_without_the_cursor_is_warned_of_in_words(caplog: pytest.LogCapt
 
     (line,) = caplog.messages
     assert line == (
-        "shop_orders: the state of {\"shop\":\"a\"} knows 'page', 'size', and no value of the cursor 'updated_at'; "
+        "shop_orders: the state of {\"shop\":\"a\"} has 'page', 'size', but no value of the cursor 'updated_at'; "
         "it is read from its start"
     )

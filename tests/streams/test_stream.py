@@ -295,7 +295,10 @@ def misspelt(name: str, value: object) -> str:
 def test_a_name_that_is_nearly_one_of_the_kit_is_an_error(name: str, value: object, near: str) -> None:
     text = misspelt(name, value)
 
-    assert f"Misspelt.{name} is nothing that the kit knows; is it {near!r}? Call it so, or `_{name}`" in text
+    assert (
+        f"Misspelt.{name} is not a name that the kit uses; did you mean {near!r}? Rename it to that, or to `_{name}`"
+        in text
+    )
 
 
 @pytest.mark.parametrize(

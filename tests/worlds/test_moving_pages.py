@@ -219,7 +219,10 @@ def test_what_was_missed_since_records_left_is_warned_of_and_not_removed(  # noq
     api.at = {request: leave if when == "during" else leave_and_fail}
     second = read(api, paged, folder, mode, tasks)
     missed = set(api.ids) - api.served
-    assert not missed or any("records left the source" in text for text in second.warnings), (missed, second.warnings)
+    assert not missed or any("records were removed from the source" in text for text in second.warnings), (
+        missed,
+        second.warnings,
+    )
     there = [row["id"] for row in rows(folder / "things")]
     assert len(there) == len(set(there))
     if mode == "append_dedup":

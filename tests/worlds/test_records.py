@@ -580,7 +580,7 @@ def test_what_was_read_later_stays_where_its_cursor_cannot_be_compared(
     (warning,) = run.sync({}).warnings
 
     assert {row["id"]: row["n"] for row in rows(tmp_path / "things")} == {1: 2, 2: 1}
-    assert "they replace the rows that were there before" in warning
+    assert "they replace their earlier rows" in warning
 
 
 @pytest.mark.parametrize("stream", ["Whole", "Unresumable", "Dated", "Ordered"])

@@ -814,7 +814,7 @@ class Times(RuleBasedStateMachine):
         why = "" if report.stale is None or self.removal == "report" else report.stale.kept_because
         # Of rows that another pipeline has read meanwhile, only the next read can tell what is gone.
         stays = any(why.startswith(f"the pipeline {other} has written") for other in PIPELINES if other != name)
-        stays |= reading.edited and why.startswith("what it saw is not known for sure")
+        stays |= reading.edited and why.startswith("it is uncertain whether the read was complete")
         assert stays or not why, report.stale
         known = [self.server.records[n] for n in reading.to_read(count, whole=self.whole)]
         records = [(self._key(record), record["n"]) for record in known if record["n"] not in self.server.gone]

@@ -43,4 +43,4 @@ class ExplainedRefusals:
         if text in str(error):
             return
         words = str(error) if isinstance(error, CdkError) else f"{type(error).__name__}: {error}{connector_line(error)}"
-        raise kind(f"{text}; it was tried in a thread of the connector, which then failed: {words}") from error
+        raise kind(f"{text}; this was tried in a thread of the connector, which then failed: {words}") from error

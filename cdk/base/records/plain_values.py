@@ -68,7 +68,7 @@ def json_of(value: object, path: str = "", *, special: str | None = None) -> str
     try:
         return _json_of(value, path, special)
     except RecursionError:
-        raise NotJson("found a value of too many levels, more than Python can write as JSON") from None
+        raise NotJson("found a value that is nested more deeply than Python can write as JSON") from None
 
 
 def _json_of(value: object, path: str, special: str | None) -> str:

@@ -284,7 +284,7 @@ def _repeated(reports: Sequence[StreamReport]) -> str:
 
 
 def _about_stale(stale: StaleCount) -> str:
-    rows = f"{counted(stale.missing, 'row')} that the source has no more"
+    rows = f"{counted(stale.missing, 'row')} that the source no longer has"
     if stale.kept_because:
         return f"{rows} stayed: {stale.kept_because}"
     return f"{rows} {'was' if stale.missing == 1 else 'were'} {'deleted' if stale.removal == 'hard' else 'flagged'}"

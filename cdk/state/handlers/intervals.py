@@ -77,5 +77,5 @@ def inward(spans: Spans, bucket: timedelta) -> Spans:
 def require_zone(moment: datetime, what: str) -> datetime:
     """Convert a timestamp to UTC. Raises ConfigError: when it has no time zone."""
     if moment.tzinfo is None:
-        raise ConfigError(f"found {moment.isoformat()} without a time zone, expected a moment with one", path=what)
+        raise ConfigError(f"found {moment.isoformat()} without a time zone, expected a timestamp with one", path=what)
     return moment.astimezone(UTC)

@@ -100,7 +100,7 @@ class StatefulOptions(BaseModel):
         if not self.enabled:
             return StateLog(MemoryStore(), key, clock=clock)
         if self.state_provider is None:
-            raise ConfigError("is missing; say where the state is kept", path=f"{_PATH}.state_provider")
+            raise ConfigError("is missing; configure the store of the state log", path=f"{_PATH}.state_provider")
         store = open_store(self.state_provider, writes=self.mode(preview=preview).write == "commit")
         size = self.max_checkpoint_state_size
         return StateLog(store, key, clock=clock, secrets=secrets, max_checkpoint_state_size=size)

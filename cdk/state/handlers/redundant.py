@@ -81,7 +81,7 @@ class RedundantRunSkipHandler:
         covered = inward(self._shown, self._bucket)
         if covered and covered[-1].end < requested.start:
             gap = Interval(covered[-1].end, requested.start)
-            logger.info("%s: nothing has read %s", self.slot, _range_text(gap))
+            logger.info("%s: no run has read %s", self.slot, _range_text(gap))
             if self._run.options.on_gap == "fill":
                 oldest = floor(requested.start - self._run.options.max_fill, self._bucket)
                 filled = max(gap.start, oldest)
@@ -147,7 +147,7 @@ class RedundantRunSkipHandler:
         else:
             raise ConfigError("found no plan, expected one, or a start_time_millis before an end_time_millis")
         if self._failed:
-            logger.info("%s: not remembered: %s failed", self.slot, ", ".join(sorted(self._failed)))
+            logger.info("%s: not recorded as read: %s failed", self.slot, ", ".join(sorted(self._failed)))
             return False
         for span in spans:
             self.cover(span)
@@ -158,7 +158,9 @@ class RedundantRunSkipHandler:
     def propose(self) -> None:
         """Store the covered ranges with the next commit. Raises BugError: when a step failed."""
         if self._failed:
-            raise BugError(f"{self.slot}: the steps {', '.join(sorted(self._failed))} failed; nothing may be proposed")
+            raise BugError(
+                f"{self.slot}: the steps {', '.join(sorted(self._failed))} failed; expected no proposal after a failure"
+            )
         spans = normal([*self._covered, *inward(self._done, self._bucket)])
         newest = spans[-self._run.options.max_intervals :]
         covered = [[span.start.isoformat(), span.end.isoformat()] for span in newest]

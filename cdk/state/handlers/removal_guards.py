@@ -37,17 +37,16 @@ def refusal(scope: str, counted: EntityCounts, options: StatefulOptions, plan: C
     """
     if is_empty(counted, options):
         return (
-            f"{_named(scope)}: found no entity, expected some of the {counted.previous:,} that are known; nothing of "
-            "it was removed. Look at the source and its filters; if it is empty indeed, set allow_empty"
+            f"{_named(scope)}: found no entities, expected some of the {counted.previous:,} known ones; none of them "
+            "was removed. Check the source and its filters; if it really is empty, set allow_empty"
         )
     if not is_too_much(counted, options) or (name := plan()) == options.accept_removals:
         return ""
     other = f" (it is {options.accept_removals!r}, which is another plan)" if options.accept_removals else ""
     return (
-        f"{_named(scope)}: found {counted.missing:,} of {counted.previous:,} entities missing "
-        f"({counted.percent:.1f} %), expected at most {options.fail_safe_threshold:g} % "
-        f"(fail_safe_threshold); nothing of it was removed. Look at the source and its filters; if they are gone "
-        f"indeed, run once with accept_removals: {name}{other}"
+        f"{_named(scope)}: found {counted.missing:,} of {counted.previous:,} entities missing ({counted.percent:.1f} "
+        f"%), expected at most {options.fail_safe_threshold:g} % (fail_safe_threshold); none of them was removed. "
+        f"Check the source and its filters; if they really are missing, run once with accept_removals: {name}{other}"
     )
 
 

@@ -33,7 +33,7 @@ class StatefulRun:
         if not self.options.enabled:
             return "stateful_ingestion.enabled is false"
         if self.mode.read == "ignore":
-            return "the run ignores what was known"
+            return "the run ignores the saved state"
         return "" if self.options.remove_stale_metadata else "remove_stale_metadata is false"
 
     def shown(self, slot: str, kind: Kind) -> Stored:

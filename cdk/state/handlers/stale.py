@@ -86,8 +86,8 @@ class _Scope:
         if self.flaw:
             return self.flaw
         if any(not part.done for part in self.parts):
-            return "it was not read to its end"
-        return "" if self.proved or self.parts else "nothing says that all of it was read"
+            return "it was not read completely"
+        return "" if self.proved or self.parts else "it was not reported as completely read"
 
 
 class StaleEntityRemovalHandler:
@@ -121,7 +121,9 @@ class StaleEntityRemovalHandler:
     def add(self, id: str, scope: str = "") -> None:
         """Record an entity that the source has. Call it before `reconcile`."""
         if self._reconciled:
-            raise BugError(f"{self.slot}: an entity was added after `reconcile`; reconcile once, when all was read")
+            raise BugError(
+                f"{self.slot}: an entity was added after `reconcile`; call it once, after everything was read"
+            )
         self._scope(scope).present.add(id)
 
     def mention(self, id: str) -> None:
@@ -272,6 +274,6 @@ def _log(slot: str, report: ScopeReport, *, wrote: bool) -> None:
     if report.skip_reason:
         logger.info("%s: nothing was removed: %s", what, report.skip_reason)
     elif wrote:
-        logger.info("%s: removed %d, %d to ask for again", what, report.removed, len(report.pending))
+        logger.info("%s: removed %d, %d still to confirm", what, report.removed, len(report.pending))
     else:
         logger.info("%s: would remove %d", what, len(report.missing))

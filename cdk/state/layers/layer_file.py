@@ -135,7 +135,9 @@ class StoredLayer:
     def _index(self, data: bytes) -> tuple[list[str], list[_Block]]:
         line, feed, _ = data.partition(b"\n")
         if (actual := _digest(line)) != self._digest:
-            raise BadState(self._path, f"an index of the digest {actual}", f"{self._digest}: it was changed or cut")
+            raise BadState(
+                self._path, f"an index of the digest {actual}", f"{self._digest}: it was changed or truncated"
+            )
         index: Stored = from_json(line)
         if index.get("format") != FORMAT:
             raise BadState(self._path, index.get("format"), f"a layer of the format {FORMAT!r}")
@@ -146,7 +148,7 @@ class StoredLayer:
 
     def _unpacked(self, block: _Block, data: bytes) -> Texts:
         if (actual := _digest(data)) != block.digest:
-            expected = f"{block.digest}: it was changed or cut"
+            expected = f"{block.digest}: it was changed or truncated"
             raise BadState(f"{self._path} at {block.offset}", f"a block of the digest {actual}", expected)
         unpacking = zlib.decompressobj()
         text = unpacking.decompress(data, _LARGEST)

@@ -69,17 +69,19 @@ def _flaws(value: JsonValue, path: str, depth: int) -> Iterator[BadState]:
     elif type(value) is dict:
         for key, item in value.items():
             if not isinstance(key, str):
-                yield BadState(path, key, "a text as a key")
+                yield BadState(path, key, "a string as a key")
             yield from _flaws(item, f"{path}.{key}", depth + 1)
     elif type(value) is list:
         for i, item in enumerate(value):
             yield from _flaws(item, f"{path}[{i}]", depth + 1)
     elif not isinstance(value, _SCALARS):
-        yield BadState(path, f"{type(value).__name__} {value!r}", "JSON: a map, a list, a text, a number, true or null")
+        yield BadState(
+            path, f"{type(value).__name__} {value!r}", "JSON: an object, a list, a string, a number, a boolean or null"
+        )
     elif isinstance(value, float) and not math.isfinite(value):
         yield BadState(path, value, "a finite number")
     else:
         try:
             canonical(value)
         except TypeError:
-            yield BadState(path, value, "a text that is valid UTF-8")
+            yield BadState(path, value, "a string that is valid UTF-8")

@@ -106,11 +106,11 @@ def read_record(data: bytes, key: StateKey, seq: int, path: str) -> StateRecord:
     expected_digest = blob.pop("digest", None)
     if expected_digest != (actual := digest(canonical(blob).encode())):
         raise BadState(
-            f"{path} digest", actual, f"{expected_digest}: the record was changed or cut after it was written"
+            f"{path} digest", actual, f"{expected_digest}: the record was changed or truncated after it was written"
         )
     for name, expected in (("key", str(key)), ("seq", seq)):
         if blob.get(name) != expected:
-            raise BadState(f"{path} {name}", blob.get(name), f"{expected!r}: the record lies in a wrong place")
+            raise BadState(f"{path} {name}", blob.get(name), f"{expected!r}: the record lies in the wrong place")
     try:
         return StateRecord(
             key=key,

@@ -142,7 +142,7 @@ class SinkTransaction:
             return None
         where = f"state of {self._log.key} blob {self.marker}"
         if self.marker != (name := _name(int(self.marker.partition("-")[0]), data)):
-            raise BadState(where, name, "its own name: the intent was changed or cut after it was written")
+            raise BadState(where, name, "its own name: the intent was changed or truncated after it was written")
         intent: dict[str, Stored] = loads_canonical(data, where)
         if intent.get("format") != FORMAT:
             raise BadState(f"{where} format", intent.get("format"), f"{FORMAT!r}; a newer kit may have written it")
@@ -152,13 +152,13 @@ class SinkTransaction:
         """Return the error for an unknown marker, with its reason and what to do."""
         path, now = f"state of {self._log.key} {self._slot}", self._log.head()
         if now != head:
-            return StateConflict("another run moved the state at this moment; start this one again", path=path)
+            return StateConflict("another run moved the state at the same time; start this one again", path=path)
         older = next((record.seq for record in self._log.history() if self._of(record) == self.marker), None)
-        known = f"it stands where record {older} stood, and a run that reads 'at:{older}' goes on from there"
+        known = f"its marker is that of record {older}, and a run that reads 'at:{older}' resumes from there"
         return StateError(
             f"found the marker {self.marker!r} in the sink, expected {self._of(head)!r}: the sink was restored, "
             f"emptied or filled from another log; {known if older else 'no record knows it'}. Otherwise restore the "
-            "sink, or read 'ignore' to begin anew",
+            "sink, or read 'ignore' to start afresh",
             path=path,
         )
 

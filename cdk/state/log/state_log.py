@@ -57,7 +57,7 @@ class StateLog:
             if head is not None and self.store.numbers(self.key) == numbers:
                 at = self.store.address_of(self.key, missing)
                 raise BadState(at, None, f"record {missing}: the log has {head.first} to {head.seq}")
-        raise TransientError("the log was changed again and again while it was read", path=f"state of {self.key}")
+        raise TransientError("the log kept changing while it was read", path=f"state of {self.key}")
 
     def at(self, seq: int) -> StateRecord:
         """Return record `seq`. Raises StateError: when it does not exist (any more). BadState: when it is damaged."""

@@ -40,7 +40,7 @@ class ValueCheck:
         if (size := frozen_value.size + more) > self._largest:
             raise StateTooLarge(
                 f"found a state of {size:,} bytes, expected at most {self._largest:,}; raise "
-                "max_checkpoint_state_size, or keep less in this slot",
+                "max_checkpoint_state_size, or store less in this slot",
                 path=slot,
             )
         self.secrets.refuse(frozen_value.text, slot)

@@ -149,7 +149,7 @@ class FileSet:
         Raises FatalError: when it was not planned.
         """
         if self._pending.pop(file.path, None) is None:
-            raise FatalError("this file was not planned, or is done already", path=file.path)
+            raise FatalError("this file was not planned, or is already done", path=file.path)
         self._read[file.path] = file
         self._forget()
 
@@ -176,8 +176,8 @@ class FileSet:
     def _rereads(self, file: SourceFile, before: SourceFile) -> bool:
         if self._on_change == "fail":
             raise FatalError(
-                f"found {_json(file)}, expected {_json(before)}: the file was rewritten after it was read; undo that, "
-                "or set `on_change` to 'reread', which gives its rows once more, or to 'ignore'",
+                f"found {_json(file)}, expected {_json(before)}: the file was rewritten after it was read; undo "
+                "that, or set `on_change` to 'reread', which reads its rows again, or to 'ignore'",
                 path=file.path,
             )
         return self._on_change == "reread"
@@ -201,7 +201,7 @@ class FileSet:
                 self._read = {name: _file(name, entry, f"{path} files.{name}") for name, entry in files.items()}
             case {"order": str() as order} if order != self._order:
                 raise BadState(
-                    f"{path} order", order, f"{self._order!r}: files were counted in another order; reset it"
+                    f"{path} order", order, f"{self._order!r}: the state was saved with another order; reset it"
                 )
             case _:
                 raise BadState(path, value, "a set of files: order, floor, files")
@@ -219,7 +219,7 @@ def _by_number(file: SourceFile) -> _Key:
 
 def _by_moment(file: SourceFile) -> _Key:
     if file.modified is None:
-        raise FatalError("the listing gives no moment of the last change; choose an order by names", path=file.path)
+        raise FatalError("the listing has no timestamp of the last change; choose an order by names", path=file.path)
     return (file.modified, file.path)
 
 
@@ -235,5 +235,5 @@ def _file(name: str, entry: object, path: str) -> SourceFile:
     fields = entry if isinstance(entry, dict) else {}
     size, modified, etag = fields.get("size"), fields.get("modified"), fields.get("etag")
     if type(size) is not int or not isinstance(modified, int | None) or not isinstance(etag, str | None):
-        raise BadState(path, entry, "a size, and a moment or an ETag")
+        raise BadState(path, entry, "a size, and a timestamp or an ETag")
     return SourceFile(name, size, modified, etag)

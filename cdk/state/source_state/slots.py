@@ -65,7 +65,7 @@ def read_slot(
 def read_text(value: StateValue, path: str) -> str:
     """Return the string of a plain kind. Raises BadState: when it is not a string, or not of version 1."""
     if value.version != 1 or not isinstance(value.value, str):
-        raise BadState(path, f"version {value.version} of {value.kind}: {value.value!r}", "version 1, a text")
+        raise BadState(path, f"version {value.version} of {value.kind}: {value.value!r}", "version 1, a string")
     return value.value
 
 

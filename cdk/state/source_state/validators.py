@@ -76,11 +76,11 @@ def as_odf(value: StateValue) -> StateValue:
     if validators.etag is not None:
         return ETAG.of(validators.etag)
     if validators.last_modified is None:
-        raise BadState("source state", _json(validators), "an ETag, or the moment of the last change")
+        raise BadState("source state", _json(validators), "an ETag, or the timestamp of the last change")
     try:
         moment = parsedate_to_datetime(validators.last_modified)
     except ValueError:
-        raise BadState("source state last_modified", validators.last_modified, "a date as HTTP writes it") from None
+        raise BadState("source state last_modified", validators.last_modified, "a date as in HTTP headers") from None
     return LAST_MODIFIED.of(moment.astimezone(UTC).isoformat().replace("+00:00", "Z"))
 
 
@@ -91,7 +91,7 @@ def _of_etag(text: str) -> JsonValue:
 def _of_moment(text: str) -> JsonValue:
     moment = parse_timestamp(text, ())
     if moment is None:
-        raise BadState(LAST_MODIFIED.name, text, "a moment as RFC 3339 writes it")
+        raise BadState(LAST_MODIFIED.name, text, "a timestamp as in RFC 3339")
     # HTTP dates have whole seconds. Rounding down rereads a change within the same second instead of missing it.
     return {"requests": {UNBOUND: {"last_modified": format_datetime(moment.astimezone(UTC), usegmt=True)}}}
 
@@ -116,7 +116,7 @@ def _validators(entry: JsonValue, path: str) -> Validators:
     for name, value in entry.items():
         expected = int if name == "length" else str
         if type(value) is not expected:
-            raise BadState(f"{path}.{name}", value, "a number" if expected is int else "a text")
+            raise BadState(f"{path}.{name}", value, "a number" if expected is int else "a string")
     if "read_at" in entry and parse_timestamp(entry["read_at"], ()) is None:
-        raise BadState(f"{path}.read_at", entry["read_at"], "a moment as RFC 3339 writes it")
+        raise BadState(f"{path}.read_at", entry["read_at"], "a timestamp as in RFC 3339")
     return Validators(**entry)

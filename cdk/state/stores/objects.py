@@ -101,15 +101,15 @@ class ObjectStore(ABC):
 def _problem_of(*, first: bool, second: bool, stored: bytes | None) -> str:
     """Describe what is wrong with a store, from the result of creating two objects at one path; empty if nothing is."""
     if not first:
-        return "this store refuses to create an object where none is, so it cannot hold a state"
+        return "this store refuses to create an object that does not exist yet, so it cannot hold a state"
     if second or stored == b"second":
-        reason = "it took the same object twice" if second else "it refused the second object, and stored it"
+        reason = "it accepted the same object twice" if second else "it refused the second object, but stored it"
         return (
-            f"this store does not refuse to create what is there (found: {reason}), so two runs of a pipeline would "
-            "overwrite each other's state"
+            f"this store does not refuse to create an object that already exists (found: {reason}), so two runs of a "
+            "pipeline would overwrite each other's state"
         )
     if stored != b"first":
-        return "this store reads back something else than was stored, so it cannot hold a state"
+        return "this store returns something other than what was stored, so it cannot hold a state"
     return ""
 
 

@@ -118,7 +118,7 @@ def _check(settings: JsonValue, path: str, required: tuple[str, ...], optional: 
             raise ConfigError(f"unknown key {name!r}{did_you_mean(name, (*required, *optional))}", path=path)
     for name in required:
         if not isinstance(settings.get(name), str):
-            raise ConfigError(f"found {type(settings.get(name)).__name__}, expected a text", path=f"{path}.{name}")
+            raise ConfigError(f"found {type(settings.get(name)).__name__}, expected a string", path=f"{path}.{name}")
     for name in optional:
         if not isinstance(settings.get(name) or {}, Mapping):
             raise ConfigError(f"found {type(settings[name]).__name__}, expected keys and values", path=f"{path}.{name}")

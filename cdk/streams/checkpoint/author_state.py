@@ -85,24 +85,25 @@ class AuthorState:
 
     def _none(self) -> str:
         return (
-            f"{self._stream.name}: it has the cursor {self._field!r}, and no state came with its "
-            "records: each read begins at its start, and an incremental sync that appends adds all of them again. Set "
+            f"{self._stream.name}: it has the cursor {self._field!r}, but no state came with its records: each read "
+            "starts from the beginning, and an incremental sync that appends adds all of them again. Set "
             "`self.state`, as a whole and not in place, or yield a Checkpoint, with `supports_checkpointing = True`"
         )
 
     def _lost(self, value: object, state: object) -> str:
         return (
-            f"{self._stream.name}: a record with {value!r} in {self._field!r} came after a state with {state!r}: where "
-            "a read is interrupted between the two, the record is never read, if the next read asks for what is "
-            "newer. Ask the API for ascending order and set the state behind the record, or set it once, behind all"
-            f"{defined_at(self._stream.read_records)}"
+            f"{self._stream.name}: a record with {value!r} in {self._field!r} came after a state with {state!r}: if "
+            "a read is interrupted between the two, and the next one requests only newer records, this record is "
+            "never read. Request ascending order from the API and set the state after the record, or set it once, "
+            f"after all records{defined_at(self._stream.read_records)}"
         )
 
     def _again(self) -> str:
         return (
-            f"{self._stream.name}: the last state has {self._state!r} in {self._field!r}, and records with up to "
-            f"{self._newer!r} came: the next read asks for these again, and an incremental sync that appends adds them "
-            f"again. Set the state to the greatest value, behind the last record{defined_at(self._stream.read_records)}"
+            f"{self._stream.name}: the last state has {self._state!r} in {self._field!r}, but records with up to "
+            f"{self._newer!r} were read: the next read requests these again, and an incremental sync that appends "
+            "adds them again. Set the state to the greatest value, after the last "
+            f"record{defined_at(self._stream.read_records)}"
         )
 
 

@@ -41,7 +41,7 @@ class ComparedFields:
             return ""
         known = {_names(partition.fields) for partition in self._known}
         old, today = (", ".join(map(repr, sorted(min(fields, key=sorted)))) for fields in (known, self._today))
-        return f"the state knows partitions by {old}, and today's have {today or 'no fields'}"
+        return f"the state has partitions by {old}, but the source's partitions now have {today or 'no fields'}"
 
 
 def other_types(partition: Partition) -> Iterator[Partition]:

@@ -235,7 +235,7 @@ class PartitionCheckpointReader(CheckpointReader):
             known = next(filter(self._is_unread, other_types(partition)), None)
             if known is not None:
                 self.mismatch = (
-                    f"the state knows the partition {known.key}, and today's is {partition.key}, of another type"
+                    f"the state has the partition {known.key}, but the source's is now {partition.key}, of another type"
                 )
         shared = self._positions.get(WHOLE) if position is None else None
         if shared is None:
@@ -259,12 +259,12 @@ class PartitionCheckpointReader(CheckpointReader):
         pages = reader.counts_pages and position != Start()
         if pages or position != shared:
             fields = ", ".join(map(repr, partition.fields))
-            known = f"the state knows pages of a read without partitions, and today's have {fields}"
+            known = f"the state has pages of a read without partitions, but the source's partitions now have {fields}"
             self.mismatch = self.mismatch or known
         elif first:
             logger.warning(
-                "the state keeps one cursor for all partitions (%s): each that it does not know starts from it, and "
-                "what is older of those is not read",
+                "the state has one cursor for all partitions (%s): partitions that it does not list start from it, "
+                "and their older records are not read",
                 _words(position),
             )
         return (Start(), self._inner(partition, Start())) if pages else (position, reader)
@@ -342,4 +342,4 @@ class PartitionCheckpointReader(CheckpointReader):
 
 def _words(position: Position) -> str:
     """A position as text, for a warning."""
-    return "read to its end" if position.cursor is None else canonical(dict(position.cursor))
+    return "read completely" if position.cursor is None else canonical(dict(position.cursor))

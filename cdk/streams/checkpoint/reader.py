@@ -151,7 +151,7 @@ class PageCheckpointReader(PartitionReader):
         super().__init__(partition, position)
         if not keeps_cursor and (position.resume is not None or position.edge is not None):
             of_partition = f" of {partition.key}" if partition else ""
-            self.mismatch = f"the state{of_partition} knows windows of a cursor, and the stream has no cursor"
+            self.mismatch = f"the state{of_partition} has windows of a cursor, but the stream has no cursor"
             position = Start()
         self._position = position
         self._keeps_cursor, self.counts_pages = keeps_cursor, not keeps_cursor

@@ -48,7 +48,7 @@ class SliceCheckpointReader(PartitionReader):
             case Checkpoint(cursor=known):
                 self.mismatch = self._mismatch(", ".join(map(repr, known)))
             case Done():
-                self.mismatch = self._mismatch("its end")
+                self.mismatch = self._mismatch("a completed read")
             case Start():
                 pass
         self._undated = Undated(self._edge)
@@ -61,7 +61,7 @@ class SliceCheckpointReader(PartitionReader):
 
     def _mismatch(self, known: str) -> str:
         of_partition = f" of {self.partition.key}" if self.partition else ""
-        return f"the state{of_partition} knows {known}, and no value of the cursor {self._cursor.field!r}"
+        return f"the state{of_partition} has {known}, but no value of the cursor {self._cursor.field!r}"
 
     def _reopen(self, resume: Resume, now: datetime) -> Iterator[Window]:
         """Queue the windows that an earlier attempt left open and the gaps between them; return those that follow."""

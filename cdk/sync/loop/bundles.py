@@ -40,9 +40,9 @@ class SliceLost(TransientError):
     def __init__(self, slice: Slice, lost: TaskLost) -> None:
         """slice: the one whose task died. lost: the error with which Spark reported it."""
         super().__init__(
-            f"{slice}: the process that reads it died again and again, also with nothing beside it, most likely for "
-            "want of memory; give tasks more of it, or have the stream read smaller slices or pages; what was "
-            "committed is safe",
+            f"{slice}: the process that reads it died repeatedly, even when it read nothing else, most likely "
+            "because it ran out of memory; give tasks more memory, or have the stream read smaller slices or pages; "
+            "committed rows are safe",
             detail=lost.detail,
         )
 

@@ -181,7 +181,7 @@ def about_source(source: JsonValue) -> Iterator[str]:
         known = requests_of(_parts(source, ""), "source")
     except BadState:
         kind = source.get("kind") if isinstance(source, Mapping) else None
-        yield f"source: {kind or 'something'} that is not understood here"
+        yield f"source: {kind or 'a state'} that this version does not understand"
         return
     for request, validators in known.items():
         validator = validators.etag or validators.last_modified or "no validator"

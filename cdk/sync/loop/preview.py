@@ -145,8 +145,8 @@ class PlannedRead(StreamLook):
         if not plan.traits.merges:
             return "adds rows" if plan.sync_mode == "incremental" else "adds every row again, as a new generation"
         key = ", ".join(".".join(path) for path in plan.stream.key_paths)
-        deleted = ", and deleted ones leave" if plan.hard_deletes else ""
-        history = ", and a history keeps all" if plan.history is not None else ""
+        deleted = ", and deleted ones are removed" if plan.hard_deletes else ""
+        history = ", and the history keeps all versions" if plan.history is not None else ""
         return f"rows replace those with the same {key}{deleted}{history}"
 
     def fill(self, most: int) -> None:

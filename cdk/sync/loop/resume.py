@@ -43,8 +43,8 @@ def resume_point(
         return TableState(sync_mode, write_mode, sync, generation=first), False
     if generation is not None and generation < saved.generation:
         raise ConfigError(
-            f"found generation_id {generation}, and the table is at generation {saved.generation}; "
-            "an older catalog must not write to it"
+            f"found generation_id {generation}, but the table is at generation {saved.generation}; an older catalog "
+            "must not write to it"
         )
     newer = generation is not None and generation > saved.generation
     if plan.traits.repeats_rows and is_refreshed(plan, saved):
@@ -58,8 +58,8 @@ def resume_point(
     if same and not newer and (not saved.complete or sync == saved.sync or generation == saved.generation):
         if saved.complete and sync != saved.sync:
             logger.warning(
-                "%s: an earlier sync has read its generation_id %d to the end: nothing is read; a higher one has all "
-                "read again",
+                "%s: an earlier sync has read generation_id %d completely: nothing is read; a higher generation_id "
+                "reads everything again",
                 plan.name,
                 saved.generation,
             )
@@ -86,8 +86,8 @@ def warn_of_modes(plan: StreamPlan, before: TableState | None) -> None:
     if plan.traits.merges:
         if traits_of(before.write_mode).repeats_rows:
             logger.warning(
-                "%s: its write_mode was %s: of the %d rows that are there, those with one primary key stay beside each "
-                "other until it is read again. To have each key once, have all read again: `spark-cdk state reset`",
+                "%s: its write_mode was %s: among the %d rows of the table, duplicates of a primary key remain until "
+                "the stream is read again. To have each key once, read everything again: `spark-cdk state reset`",
                 plan.name,
                 before.write_mode,
                 before.records,
@@ -95,11 +95,11 @@ def warn_of_modes(plan: StreamPlan, before: TableState | None) -> None:
         return
     if before.sync_mode != plan.sync_mode:
         logger.warning(
-            "%s: its sync_mode was %s; as %s it is read from its start and %s the %d rows that are there",
+            "%s: its sync_mode was %s; as %s it is read from its start, and %s the %d rows of the table",
             plan.stream.name,
             before.sync_mode,
             plan.sync_mode,
-            "added to" if plan.traits.repeats_rows else "replaces, once that is complete,",
+            "is added to" if plan.traits.repeats_rows else "replaces, once the read is complete,",
             before.records,
         )
 
@@ -127,9 +127,9 @@ def with_start(plan: StreamPlan, saved: TableState) -> TableState:
     lookback, known = cursor.lookback.total_seconds(), saved.lookback
     if saved.state is not None and known is not None and lookback > known and plan.traits.repeats_rows:
         logger.warning(
-            "%s: its cursor looks back %s now, and looked back %s when the state was saved: records between the two "
-            "are read again and added once more, for only what the cursor looks back to is remembered. The write mode "
-            "append_dedup has each key once",
+            "%s: the lookback of its cursor is %s now, and was %s when the state was saved: records between the two "
+            "are read again and added a second time, because the state remembers only records within the lookback. "
+            "The write mode append_dedup has each key once",
             plan.name,
             cursor.lookback,
             timedelta(seconds=known),
@@ -149,8 +149,9 @@ def with_start(plan: StreamPlan, saved: TableState) -> TableState:
     start, before = window.start, saved.start
     if saved.state is not None and before not in {None, start} and cursor.greatest([before, start]) == before:
         logger.warning(
-            "%s: its cursor begins at %s now, and began at %s when the state was saved: what lies between is not read. "
-            "Have it read with `spark-cdk state rewind` to the new start, which reads all that is newer again, too. %s",
+            "%s: its cursor starts at %s now, and started at %s when the state was saved: records between the two "
+            "are not read. To read them, use `spark-cdk state rewind` to the new start, which also reads everything "
+            "newer again. %s",
             plan.name,
             start,
             before,

@@ -215,7 +215,7 @@ class SyncRunner:
                 path.write_text(self._facts.mask("\n".join(texts)), encoding="utf-8", errors="backslashreplace")
                 self._traces = path
         except OSError as error:
-            logger.warning("what went wrong cannot be written to %s: %s", path, error.strerror)
+            logger.warning("the failures cannot be written to %s: %s", path, error.strerror)
 
     def _add_to_history(self) -> None:
         """Add the run's report to the history, unless the run was redundant, or was refused and is the first there."""
@@ -248,7 +248,7 @@ class SyncRunner:
             if (removal := self._removal(plan)) is not None:
                 yield f"{plan.name}: {removal.intended}"
             if plan.follow_source is not None:
-                yield f"{plan.name}: followed, a sync would read it only where its source has changed"
+                yield f"{plan.name}: followed, a sync would read it only if its source has changed"
 
     @contextmanager
     def _one_run(self) -> Iterator[Tokens]:
@@ -277,8 +277,8 @@ class SyncRunner:
         names = {full_name(stream) for stream in self._streams}
         for location in unfilled(self._target, self._pipeline.name, names):
             yield (
-                f"{location.name}: the source has no such stream any more (it was removed or renamed), and nothing "
-                f"fills its table; remove {location.root}, or move it away, when nobody reads it"
+                f"{location.name}: the source no longer has this stream (it was removed or renamed), and nothing "
+                f"writes to its table; remove {location.root}, or move it away, once nobody reads it"
             )
 
     @cached_property
@@ -351,7 +351,7 @@ class SyncRunner:
         try:
             note_completed(target, self._pipeline.name, started)
         except (CdkError, OSError) as error:
-            logger.warning("when streams were last read to their ends could not be noted: %s", error)
+            logger.warning("the times at which streams were last read completely could not be stored: %s", error)
 
     def _lineage(self, opened: Sequence[tuple[StreamPlan, Running]]) -> AbstractContextManager[None]:
         named = self._pipeline.source
@@ -421,7 +421,7 @@ class SyncRunner:
         options = plan.remove_stale
         if options is None or plan.traits.hidden_until_complete:
             return None
-        unknown = "the run ignores what was known" if self._pipeline.state.ignore_old_state else ""
+        unknown = "the run ignores the saved state" if self._pipeline.state.ignore_old_state else ""
         return RemovalRequest(options, unknown)
 
 

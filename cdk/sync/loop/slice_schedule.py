@@ -153,7 +153,9 @@ class SliceSchedule:
         """Forget the positions of partitions that have been missing from the source for at least `after`."""
         now = self._stream.now().replace(microsecond=0)
         if count := self._reader.forget_missing(now, after):
-            logger.info("%s: its state forgets %d partitions that the source lacks", self._stream.name, count)
+            logger.info(
+                "%s: removed %d partitions from its state that the source no longer has", self._stream.name, count
+            )
 
     def state(self) -> JsonValue:
         """Return the state that covers everything read so far, in its exact wire form."""
@@ -165,16 +167,18 @@ class SliceSchedule:
 def _begins_again(slice: Slice, tokens: Sequence[EndedToken]) -> CredentialsError:
     lasted = ", ".join(f"{token.lasted_seconds:.0f}" for token in tokens)
     return CredentialsError(
-        f"{slice}: found {len(tokens)} access tokens in a row that the API refused, or that ended, after {lasted} s, "
-        "each before the slice came to a page after which it can go on, so it began again; expected it to come there "
-        f"with one (by its server the last works until {tokens[-1].expires:%Y-%m-%d %H:%M:%S %Z}). Have the stream say "
-        "checkpoints, or read smaller slices; if no request is accepted, check what the login may read"
+        f"{slice}: found {len(tokens)} access tokens in a row that expired, or that the API refused, after {lasted} "
+        "s, each before the slice reached a page from which it can resume, so it started again each time; expected "
+        "it to get there with one (according to its server the last is valid until "
+        f"{tokens[-1].expires:%Y-%m-%d %H:%M:%S %Z}). Have the stream emit checkpoints, or read smaller slices; if "
+        "no request is accepted, check what the login is allowed to read"
     )
 
 
 def _several_slices(stream: str) -> ConfigError:
     return ConfigError(
-        "found several slices, expected one: where only some of them have changed, the rows of the others would leave "
-        "the table. Leave follow_source out, or write with append or append_dedup and without remove_stale",
+        "found several slices, expected one: if only some of them have changed, the rows of the others would be "
+        "removed from the table. Leave follow_source out, or write with append or append_dedup and without "
+        "remove_stale",
         path=f"streams.{stream}.follow_source",
     )

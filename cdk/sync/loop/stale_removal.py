@@ -42,8 +42,8 @@ class RemovalRequest:
         """What a sync would do, as a clause for messages."""
         what = {"soft": "flagged", "hard": "deleted", "report": "counted"}[self.options.removal]
         if self.skip_reason:
-            return f"rows that the source has no more would stay: {self.skip_reason}"
-        return f"rows that the source has no more would be {what} after a complete read"
+            return f"rows that the source no longer has would stay: {self.skip_reason}"
+        return f"rows that the source no longer has would be {what} after a complete read"
 
 
 AS_THE_PLATFORM_SAYS = RemoveStaleOptions(removal="hard", fail_safe_threshold=100, allow_empty=True)
@@ -57,16 +57,16 @@ def check_removal(plan: StreamPlan, options: RemoveStaleOptions) -> None:
     where = f"streams.{plan.name}.remove_stale"
     if plan.sync_mode == "incremental":
         raise ConfigError(
-            f"{where}: an incremental sync reads what is new, and does not see what is gone; use full_refresh"
+            f"{where}: an incremental sync reads only what is new, and cannot tell what is missing; use full_refresh"
         )
     if plan.traits.hidden_until_complete and (more := options.model_fields_set - _OF_OVERWRITES):
         raise ConfigError(
-            f"{where}: an overwrite leaves nothing of earlier reads; of these options it takes "
+            f"{where}: an overwrite leaves no rows of earlier reads; of these options it supports "
             f"{', '.join(sorted(_OF_OVERWRITES))}: leave {', '.join(sorted(more))} out, or use append_dedup"
         )
     if not (plan.traits.one_row_per_key or plan.traits.hidden_until_complete):
         raise ConfigError(
-            f"{where}: only tables with one row for each key can tell which rows are gone; use append_dedup"
+            f"{where}: only tables with one row per key can tell which rows are missing; use append_dedup"
         )
 
 
@@ -175,13 +175,16 @@ class StaleRemoval:
         """Return why rows of other generations may not be stale; empty if they certainly are."""
         if saved.rows_before is None or saved.rows_before_version is None:
             return (
-                "what it saw is not known for sure: records left the source while its pages were read, or it began "
-                "without remove_stale, or where a person has set it; the next read that is complete removes"
+                "it is uncertain whether the read was complete: records were removed from the source while its pages "
+                "were read, or it started without remove_stale, or from a state that was edited; the next complete "
+                "read removes them"
             )
         other = self._table.others.writer_since(saved.rows_before_version)
         if other is None:
-            return "the table's log no longer says whether other pipelines have written to it since the read began"
-        return other and f"the pipeline {other} has written to the table since the read began; the next one removes"
+            return "the table's log no longer shows whether other pipelines have written to it since the read started"
+        return other and (
+            f"the pipeline {other} has written to the table since the read started; the next complete read removes them"
+        )
 
     def _generation_diff(self, generation: int) -> GenerationDiff:
         return GenerationDiff(self._table.layout(self._writing.bounded), generation, self._keys)

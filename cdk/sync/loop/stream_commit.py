@@ -147,9 +147,9 @@ class StreamCommit:
         if not read or not guards.is_too_much(counts, self._guards):
             return outcome
         warning = (
-            f"{self._plan.stream.name}: this overwrite replaced {shown:,} rows by {read:,} ({counts.percent:.1f} % "
-            f"fewer). Look at the source and its filters; version {version} of the table has the rows before, until a "
-            f"VACUUM. To have such an overwrite refused, set streams.{self._plan.stream.name}.remove_stale: "
+            f"{self._plan.stream.name}: this overwrite replaced {shown:,} rows with {read:,} ({counts.percent:.1f} % "
+            f"fewer). Check the source and its filters; version {version} of the table has the previous rows, until "
+            f"a VACUUM. To refuse such an overwrite, set streams.{self._plan.stream.name}.remove_stale: "
             f"{{fail_safe_threshold: {self._guards.fail_safe_threshold:g}}}"
         )
         return replace(outcome, warning="; ".join(text for text in (outcome.warning, warning) if text))
@@ -191,9 +191,9 @@ class StreamCommit:
                 records = f"{read:,} without the primary key {key!r}, which the table's rows have"
             return RemovalRefused(
                 f"found {records}, expected some: this overwrite would empty the table, which has "
-                f"{counts.previous:,} rows; they stay. Look at the source and its filters; if it is empty indeed, set "
-                f"{where}.remove_stale: {{allow_empty: true}}, or --allow-empty where no pipeline file says what to "
-                "sync",
+                f"{counts.previous:,} rows; they are retained. Check the source and its filters; if it really is "
+                f"empty, set {where}.remove_stale: {{allow_empty: true}}, or pass --allow-empty if there is no "
+                "pipeline file",
                 path=where,
             )
         fail_safe = options is not None and bool(options.model_fields_set & {"fail_safe_threshold", "fail_safe_min"})
@@ -201,8 +201,8 @@ class StreamCommit:
             return RemovalRefused(
                 f"found {read:,} records: this overwrite would leave {counts.percent:.1f} % fewer rows than the "
                 f"{counts.previous:,} of the table, expected at most {self._guards.fail_safe_threshold:g} % "
-                "(fail_safe_threshold); they stay. Look at the source and its filters; if the others are gone indeed, "
-                f"sync once with {where}.remove_stale: {{fail_safe_threshold: 100}}",
+                "(fail_safe_threshold); they are retained. Check the source and its filters; if the others really "
+                f"are missing, sync once with {where}.remove_stale: {{fail_safe_threshold: 100}}",
                 path=where,
             )
         return None

@@ -41,8 +41,9 @@ from cdk.sync.tasks.messages import Failure, SliceResult, WriteTarget
 T = TypeVar("T")
 
 _REFUSED_AGAIN = (
-    "the source refused a page token again, though each slice was read at once: its rows would be there twice, so "
-    "none of them are shown. Run the sync again, or set supports_checkpointing to False, so that no token is saved"
+    "the source refused a page token again, although each slice was read without interruption: its rows would be "
+    "duplicated, so none are shown. Run the sync again, or set supports_checkpointing to False, so that no token is "
+    "saved"
 )
 
 
@@ -159,8 +160,8 @@ class StreamSync:
         text = f"{mismatch}; all of it would be read again"
         if self._adds_again:
             raise StateError(
-                f"{text} and added to the {self.saved.records:,} rows that are there. Have the source name it as "
-                "before, or accept that with `spark-cdk state reset`",
+                f"{text} and added to the {self.saved.records:,} rows of the table. Have the source name it as "
+                "before, or accept this with `spark-cdk state reset`",
                 path=str(self.table.root),
                 stream=self.stream.name,
             )
@@ -418,7 +419,9 @@ class StreamSync:
                 table.compact()
             except (CdkError, DeltaError, OSError, pa.ArrowException) as error:
                 # Also a full disk is only a warning: all rows and the state are in the table already.
-                logger.warning("%s: its small files are not joined, but by the next sync: %s", self.stream.name, error)
+                logger.warning(
+                    "%s: its small files were not joined, which the next sync will do: %s", self.stream.name, error
+                )
 
     def refused(self, failure: Failure) -> None:
         """Fail this stream because its last commit was refused; the rows and state of that commit do not count."""

@@ -111,10 +111,10 @@ def check_owner(table: StreamTable, plan: StreamPlan, pipeline: str) -> None:
     name = plan.stream.name
     if plan.traits.hidden_until_complete and (other := table.others.last_writer):
         logger.warning(
-            "%s: the pipeline %r fills this table, too: this overwrite replaces its rows once it is complete, and each "
-            "overwrite of one replaces those of the other. Give one of them another target, or both the write_mode "
-            "append_dedup and a primary key, so that the table has the rows of both. If %r was only renamed, nothing "
-            "is wrong",
+            "%s: the pipeline %r also writes to this table: this overwrite replaces its rows once it is complete, "
+            "and each overwrite of one replaces those of the other. Give one of them another target, or both the "
+            "write_mode append_dedup and a primary key, so that the table has the rows of both. If %r was only "
+            "renamed, nothing is wrong",
             name,
             other,
             other,
@@ -124,7 +124,7 @@ def check_owner(table: StreamTable, plan: StreamPlan, pipeline: str) -> None:
         return
     if plan.traits.repeats_rows:
         raise StateError(text, path=str(table.root), stream=name)
-    again = "" if plan.history is None else ", and its history gets each record once more"
+    again = "" if plan.history is None else ", and each record is added to its history once more"
     logger.warning("%s: %s; it is read from its start%s", name, text, again)
 
 
@@ -134,16 +134,16 @@ def rows_of_others(table: StreamTable, plan: StreamPlan, pipeline: str) -> str:
         return ""
     if others := table.others.names:
         return (
-            f"the table has rows and a state of the pipeline {others[0]!r}, and none of {pipeline!r}. If it was "
+            f"the table has rows and a state of the pipeline {others[0]!r}, but none of {pipeline!r}. If it was "
             f"renamed, give its file the name {others[0]!r} again, run `spark-cdk state fork FILE {pipeline}`, and "
-            "rename it: it then goes on from there. If both are to fill the table, do the same, and then `spark-cdk "
-            "state reset`"
+            "rename it: it then resumes from there. If both are to write to the table, do the same, and then run "
+            "`spark-cdk state reset`"
         )
     if table.has_synced_rows:
         return (
-            f"the table has rows of a sync, with ids in {RAW_ID}, and no state says how far the source was read: the "
-            "table was copied or created again, or its _cdk_state was removed. Give a state that fits the rows with "
-            "`spark-cdk state import`, have all read again with `spark-cdk state reset FILE --stream "
+            f"the table has rows of a sync, with ids in {RAW_ID}, but no state that says how far the source was "
+            "read: the table was copied or created again, or its _cdk_state was removed. Import a state that matches "
+            "the rows with `spark-cdk state import`, read everything again with `spark-cdk state reset FILE --stream "
             f"{plan.name}`, or move the table away"
         )
     return ""
@@ -161,9 +161,9 @@ def warn_of_removed_rows(table: StreamTable, plan: StreamPlan) -> None:
     if rows is None or rows > saved.rows * _FEW_STAY:
         return
     logger.warning(
-        "%s: the table has %s rows, and had %s after this pipeline's last commit: another program has removed them, "
-        "and this sync, which goes on from the state, does not bring them back. To have them again, restore the table "
-        "to the version before, or have all read again with `spark-cdk state reset FILE --stream %s`",
+        "%s: the table has %s rows, but had %s after this pipeline's last commit: another program has removed rows, "
+        "and this sync, which resumes from the state, does not restore them. To get them back, restore the table to "
+        "the previous version, or read everything again with `spark-cdk state reset FILE --stream %s`",
         plan.stream.name,
         *(f"{rows:,}", f"{saved.rows:,}", plan.name),
     )
@@ -185,8 +185,9 @@ def warn_of_string_columns(
     ]
     if names and plan.policy is Policy.EVOLVE:
         logger.warning(
-            "%s: columns that the schema declares as other types are text in the table: %s. A column never becomes "
-            "narrower: to have the declared types, move the table away or sync into another path; all is read again",
+            "%s: columns that the schema declares with other types are strings in the table: %s. A column is never "
+            "narrowed: to have the declared types, move the table away or sync into another path; everything is then "
+            "read again",
             plan.stream.name,
             ", ".join(names),
         )
@@ -202,8 +203,8 @@ def warn_of_fields_without_column(stream: str, schema: JsonSchema, declared: Map
         for field, owner in fields.items()
     ]
     logger.warning(
-        "%s: declared fields that get no column, for tables do not tell its name from another's, or cannot have it: "
-        "%s. Their values are kept in %s",
+        "%s: declared fields that get no column, because their column name equals that of another field (case is "
+        "ignored, blanks become _), or is reserved: %s. Their values are stored in %s",
         stream,
         listed(named, _LISTED),
         ADDITIONAL,
@@ -221,9 +222,9 @@ def check_fields(plan: StreamPlan, owners: Iterable[str]) -> None:
         owner = column_owner(field, owners)
         if owner is not None and owner != field:
             raise ConfigError(
-                f"streams.{stream.name}.{option}: {field!r} has no column of its own: tables do not tell it from that "
-                f"of {owner!r}, for case does not count, and blanks and such become _. Choose another field, or have "
-                "the connector give one of the two another name"
+                f"streams.{stream.name}.{option}: {field!r} has no column of its own: its column name equals that of "
+                f"{owner!r} (case is ignored, blanks and the like become _). Choose another field, or rename one of "
+                "the two in the connector"
             )
 
 
@@ -248,7 +249,7 @@ def planned_columns(
     for column, old, wide in ((wider.column, wider.old, wider.new) for wider in new.widen):
         if column in table.partition_by:
             raise ConfigError(
-                f"the table is partitioned by {column!r}, which is {old} there, and the stream's schema needs "
+                f"the table is partitioned by {column!r}, which is {old} there, but the stream's schema needs "
                 f"{wide}: a partition column keeps its type. Sync into another path, change the schema back, or "
                 "choose the schema policy discard",
                 path=where,
@@ -285,8 +286,9 @@ def _check_owned(table: StreamTable, stream: str) -> None:
     # If this pipeline's marker is there, an earlier sync has passed this check.
     if table.state_version is None and (owner := table.others.other_stream):
         raise ConfigError(
-            f"the table is {owner}, and the rows of {table.stream!r} would be among its rows. Rename one of the "
-            "streams, sync into another path, or keep no history; if it is no longer filled, move its folder away",
+            f"the table is {owner}, and the rows of {table.stream!r} would be mixed with its rows. Rename one of the "
+            "streams, sync into another path, or keep no history; if nothing writes to it any more, move its folder "
+            "away",
             path=str(table.root),
             stream=stream,
         )
@@ -298,10 +300,10 @@ def _partition_by(plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple
     names: list[str] = []
     for field in plan.partition_by:
         if declared.get(field) is JSON_TEXT:
-            raise ConfigError(f"{where}: {field!r} is kept as JSON text; expected values of one simple type")
+            raise ConfigError(f"{where}: {field!r} is stored as a JSON string; expected values of one simple type")
         name = column_name(field) or field
         if name in names:
-            raise ConfigError(f"{where}: {field!r} stands there twice; leave one of them out")
+            raise ConfigError(f"{where}: {field!r} is listed twice; remove one")
         names.append(name)
     return tuple(names)
 
@@ -316,7 +318,7 @@ def identity(plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnT
     fields: list[str] = []
     for path in stream.key_paths:
         if len(path) > 1:
-            raise ConfigError(f"{where}: {'.'.join(path)} lies inside another field; rows are told apart by columns")
+            raise ConfigError(f"{where}: {'.'.join(path)} lies inside another field; a primary key consists of columns")
         name = column_name(path[0]) or path[0]
         if name not in schema.names:
             raise ConfigError(
@@ -324,7 +326,9 @@ def identity(plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnT
                 "the types of the first records, and with `--schemas FOLDER` writes them to files)"
             )
         if pa.types.is_nested(schema.field(name).type):
-            raise ConfigError(f"{where}: {path[0]!r} is {schema.field(name).type}; expected a text, number or moment")
+            raise ConfigError(
+                f"{where}: {path[0]!r} is {schema.field(name).type}; expected a string, a number or a timestamp"
+            )
         keys.append(name)
         fields.append(path[0])
     return Identity(tuple(keys), _cursor(plan, schema, declared), plan.hard_deletes, tuple(fields))
@@ -346,9 +350,9 @@ def check_key(plan: StreamPlan, table: StreamTable, key: Identity | None, planne
         if not set(keys) <= set(key.keys):
             before, now = ", ".join(keys), ", ".join(key.keys)
             raise ConfigError(
-                f"streams.{plan.name}.primary_key: found {now}, and {who} one row for each {before}: a row "
-                f"would replace all others with its {now}. Change it back, or have all read again into a new table: "
-                "move this one away"
+                f"streams.{plan.name}.primary_key: found {now}, but {who} one row for each {before}: a row "
+                f"would replace all others with the same {now}. Change it back, or read everything again into a new "
+                "table: move this one away"
             )
 
 
@@ -359,10 +363,10 @@ def _check_key_types(plan: StreamPlan, table: StreamTable, key: Identity, planne
         if is_refreshed(plan, table.saved):  # the existing rows will be removed
             continue
         raise ConfigError(
-            f"the table has {wider.column!r}, a column of its primary key, as {wider.old}, and the stream's schema "
-            f"makes it {wider.new}: the rows that are there would have their keys as the kit writes them "
-            "(`5.0`, `2024-01-01T10:00:00.000000Z`), and stay beside each row that is read again with its key as the "
-            "source writes it. Change the type back, or have all read again into a new table: move this one away",
+            f"the table has {wider.column!r}, a column of its primary key, as {wider.old}, but the stream's schema "
+            f"makes it {wider.new}: existing rows would have their keys as the kit formats them (`5.0`, "
+            "`2024-01-01T10:00:00.000000Z`), and would stay beside each row that is read again, with its key as the "
+            "source formats it. Change the type back, or read everything again into a new table: move this one away",
             path=str(table.root),
             stream=plan.stream.name,
         )

@@ -129,7 +129,7 @@ class TableWriting:
         """Return why the hidden files of an incomplete generation cannot be used any more; None if they can."""
         if not self.table.root.has([file.path for file in pending]):
             # VACUUM removes files that no version of the table names, including these.
-            return "files of the interrupted sync are gone"
+            return "files of the interrupted sync are missing"
         schemas = list(_schemas(self.table.root, pending).values())
         # The generation may have values that the columns of the earlier rows cannot hold.
         known = {column.name: column for column in self._columns.schema if field_of(column) in self._columns.follows}
@@ -191,7 +191,7 @@ class TableWriting:
                 before, missing = missing, set(lost_files(self.mode.staging, staged))
                 if missing <= before:
                     raise
-                text = "%s: files vanished while they were written again (%s); doing it again without them"
+                text = "%s: files disappeared while they were rewritten (%s); rewriting again without them"
                 logger.warning(text, self._plan.stream.name, error)
 
     def _grown(
@@ -300,16 +300,16 @@ class TableWriting:
         if len(planned.schema) >= MOST_COLUMNS and self._plan.policy is Policy.EVOLVE:
             self._warn_of_most(
                 f"{self._plan.stream.name}: the table has {len(planned.schema):,} columns, and undeclared fields get "
-                f"columns up to {MOST_COLUMNS:,}: values of further ones are kept in {ADDITIONAL}. Declare those that "
-                "are to have columns; names that hold ids belong into values"
+                f"columns up to {MOST_COLUMNS:,}: values of further fields are stored in {ADDITIONAL}. Declare the "
+                "fields that should have columns; ids belong in values, not in field names"
             )
         if planned.unwritable:
             names = ", ".join(f"{field.name!r} is {field.type}" for field in planned.unwritable)
             self._warn_of_unwritable(
-                f"{self._plan.stream.name}: found columns of another program that the kit does not write ({names}), "
-                "expected types of its own, or fields that the schema declares: undeclared fields get no columns, and "
-                f"values of these names, too, are kept in {ADDITIONAL}. Declare the fields, and their columns become "
-                "wide enough, or sync into another path"
+                f"{self._plan.stream.name}: found columns of another program whose types the kit does not write "
+                f"({names}), expected its own types, or fields that the schema declares: undeclared fields get no "
+                f"columns, and values of these fields are stored in {ADDITIONAL} as well. Declare the fields, so "
+                "that their columns are widened, or sync into another path"
             )
         return planned
 
@@ -324,7 +324,7 @@ def import_into_table(admin: Admin, plan: StreamPlan, blob: JsonValue, *, replac
     location = plan.location
     table = location.open(admin.pipeline, clock=admin.clock, allow_lost_state=True) if location.exists else None
     if table is not None and table.state_version is not None and not replaces:
-        raise StateError("the stream has a state already; say --replace to put the imported one in its place")
+        raise StateError("the stream already has a state; pass --replace to replace it with the imported one")
     saved = None if table is None else table.saved
     fresh = TableState(plan.sync_mode, plan.write_mode)
     change = import_state(saved or fresh, plan.stream, blob, "import", of_another=True)

@@ -304,7 +304,7 @@ class TaskLoop:
     def _leave_cluster(self, workers: Workers, lost: ClusterLost) -> None:
         """Continue without a cluster that had joined; the slices of its running tasks are read again."""
         if self._workers is workers:
-            logger.warning("%s; the sync goes on in its own process", lost.reason)
+            logger.warning("%s; the sync continues in its own process", lost.reason)
             self._workers = self._own_workers
 
     def _take_over_stream(self, n: int, task: _RunningTask, result: BundleResult) -> bool:

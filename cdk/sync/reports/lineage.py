@@ -164,7 +164,7 @@ class _LineageRun:
             self._warned = True
             keys = Secrets(value for name, value in os.environ.items() if _SECRET.match(name))
             why = _USER.sub(HIDDEN, keys.mask(self._mask(heard.messages[0])))
-            logger.warning("OpenLineage does not hear all of this sync, which goes on: %s", why)
+            logger.warning("not all events of this sync could be sent to OpenLineage; the sync continues: %s", why)
 
     def _event(self, kind: str, error: str) -> "RunEvent":
         from openlineage.client import event_v2 as ol  # noqa: PLC0415 - see the module

@@ -22,28 +22,31 @@ _RUN_STATUSES = ("done", "failed", "interrupted")
 _STREAM_STATUSES = (*_RUN_STATUSES, "redundant")
 
 _STREAM_FIGURES: Mapping[str, tuple[tuple[str, str], str]] = {
-    "records_read": (("records", "read"), "Records that the source gave and a commit covers."),
+    "records_read": (("records", "read"), "Records that the source returned and a commit covers."),
     "rows_written": (("records", "written"), "Rows that were added to the table."),
     "rows_rejected": (("records", "rejected"), "Rows with values that did not fit their column."),
-    "records_skipped": (("records", "skipped"), "Records that the table had already."),
+    "records_skipped": (("records", "skipped"), "Records that the table already had."),
     "table_rows": (("records", "total"), "Rows of this generation, over all its syncs."),
     "written_files": (("files", "count"), "Files of the rows that were added."),
     "written_bytes": (("files", "bytes"), "Size of these files."),
-    "slices_planned": (("slices", "planned"), "Slices that were handed out."),
-    "slices_completed": (("slices", "done"), "Slices that were read to their end."),
+    "slices_planned": (("slices", "planned"), "Slices that were assigned to a task."),
+    "slices_completed": (("slices", "done"), "Slices that were read completely."),
     "slices_restarted": (("slices", "restarted"), "Slices read again because their page token was stale."),
     "commits": (("commits", "count"), "Commits to the table."),
     "commit_seconds": (("commits", "seconds"), "Time that the commits took."),
     "http_requests": (("http", "requests"), "Requests that were sent."),
-    "http_retries": (("http", "retries"), "Further attempts at requests."),
-    "http_unanswered": (("http", "unanswered"), "Requests that no whole response came to."),
-    "http_cached": (("http", "cached"), "Responses that took no request."),
-    "http_received_bytes": (("http", "received_bytes"), "Bytes of bodies, after content encoding is undone."),
+    "http_retries": (("http", "retries"), "Retries of requests."),
+    "http_unanswered": (("http", "unanswered"), "Requests without a complete response."),
+    "http_cached": (("http", "cached"), "Responses that needed no request."),
+    "http_received_bytes": (("http", "received_bytes"), "Bytes of response bodies, after content decoding."),
     "http_wait_seconds": (
         ("http", "waited_seconds"),
-        "Pauses before attempts and for budgets, of all threads together.",
+        "Waits before attempts and for budgets, summed over all threads.",
     ),
-    "http_rate_limit_wait_seconds": (("http", "rate_limited_seconds"), "Those of them that the API's limits caused."),
+    "http_rate_limit_wait_seconds": (
+        ("http", "rate_limited_seconds"),
+        "The part of these waits that the API's rate limits caused.",
+    ),
 }
 
 
@@ -66,7 +69,7 @@ class _Run(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         statuses = {(name,): self._report["status"] == name for name in _RUN_STATUSES}
-        yield self._gauge("run_status", "1 of the status that the last run ended with.", statuses, "status")
+        yield self._gauge("run_status", "1 for the status with which the last run ended.", statuses, "status")
         for name in ("started", "ended"):
             at = datetime.fromisoformat(self._report[f"{name}_at"]).timestamp()
             yield self._gauge(f"run_{name}_timestamp_seconds", f"When the last run {name}.", {(): at})
@@ -75,8 +78,8 @@ class _Run(Collector):
             figures = {(stream["name"],): stream[group][key] for stream in self._streams}
             yield self._gauge(f"stream_{name}", text, figures, "stream")
         for name, text in (
-            ("completed", "Whatever the source had then is in the table."),
-            ("cursor", "Its newest value."),
+            ("completed", "The table has all records that the source had at this time."),
+            ("cursor", "The greatest value of the cursor."),
         ):
             moments = {(stream,): getattr(times, name) for stream, times in self._times.items()}
             seconds = {labels: moment.timestamp() for labels, moment in moments.items() if moment is not None}
@@ -85,11 +88,13 @@ class _Run(Collector):
     def _stream_outcomes(self) -> Iterator[GaugeMetricFamily]:
         streams = self._streams
         statuses = {(each["name"], name): each["status"] == name for each in streams for name in _STREAM_STATUSES}
-        yield self._gauge("stream_status", "1 of the status that it ended with.", statuses, "stream", "status")
+        yield self._gauge(
+            "stream_status", "1 for the status with which the stream ended.", statuses, "stream", "status"
+        )
         failed = {(each["name"], each["error"]["failure_type"]): 1 for each in streams if each["error"] is not None}
-        yield self._gauge("stream_failed", "1 of a stream that failed.", failed, "stream", "failure_type")
+        yield self._gauge("stream_failed", "1 for a stream that failed.", failed, "stream", "failure_type")
         responses = {(each["name"], name): n for each in streams for name, n in each["http"]["statuses"].items()}
-        text = "Responses by class of status."
+        text = "Responses by status class."
         yield self._gauge("stream_http_responses", text, responses, "stream", "status_class")
 
     def _gauge(self, name: str, text: str, values: Mapping[Labels, float], *labels: str) -> GaugeMetricFamily:

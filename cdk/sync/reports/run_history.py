@@ -44,7 +44,7 @@ class RunHistory:
                 for old in self._names()[most:]:
                     self._folder.delete(old)
         except (CdkError, OSError) as error:
-            logger.warning("the report of this run cannot be added to those of the pipeline: %s", error)
+            logger.warning("the report of this run could not be added to the pipeline's reports: %s", error)
 
     def reports(self, before: datetime | None = None) -> Iterator[Report]:
         """Yield the reports of runs that started before `before`, newest first. Other files are ignored."""

@@ -27,8 +27,8 @@ _LONGEST_NAME = 200
 
 _HINTS: Mapping[FailureType, str] = {
     "config_error": "fix the pipeline, the config, the credentials or the state, and run the sync again",
-    "transient_error": "run the sync again later; it goes on from its last commit",
-    "system_error": "look at the message and the log; the same request will fail again",
+    "transient_error": "run the sync again later; it resumes from its last commit",
+    "system_error": "check the message and the log; the same request will fail again",
 }
 
 

@@ -118,15 +118,15 @@ class StreamReport:
         """Yield reasons to doubt that the key distinguishes rows, in words."""
         if self.apart:
             yield (
-                f"the primary key of {self.apart} rows is null, missing, or no value of its column; each of them is "
-                "kept as a row of its own, and a changed one as another. Choose a primary_key that every record has"
+                f"the primary key of {self.apart} rows is null, missing, or not a value of its column; each of them "
+                "is stored as a row of its own, and again when it changes. Choose a primary_key that every record has"
             )
         receipt = self.by_commit.receipt
         if receipt.superseded >= _MANY_SUPERSEDED and 2 * receipt.superseded > receipt.read:
             yield (
-                f"{receipt.superseded} of the {receipt.read} rows that were read have the primary key of another one "
-                "that was read, and of each key the newest alone is in the table. If they are different things, the "
-                "key lacks a field that tells them apart, such as one of their parent"
+                f"{receipt.superseded} of the {receipt.read} rows that were read have the same primary key as "
+                "another one, and only the newest row of each key is in the table. If they are different records, "
+                "the key lacks a field that distinguishes them, such as one of their parent"
             )
 
 

@@ -38,7 +38,7 @@ SyncMode: TypeAlias = Literal["full_refresh", "incremental"]
 EnvironmentOf: TypeAlias = Callable[..., Mapping[str, str]]
 """Returns the values of variables for files in a folder; further folders are fallbacks, as in `environment`."""
 
-_PLACES = f"a folder that the driver and all executors see, or an address: {known_schemes()}"
+_PLACES = f"a folder that the driver and all executors can access, or an address: {known_schemes()}"
 _ONE_SLASH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!//)")
 """Matches the start of an unsupported address, such as dbfs:/lake. A single letter is a Windows drive."""
 PIPELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -59,8 +59,8 @@ def _target(path: str) -> str:
         raise ValueError(f"expected {_PLACES}; {path!r} is neither{also}")
     if _TABLE_NAME.fullmatch(path):
         raise ValueError(
-            f"expected {_PLACES}; {path!r} is the name of a table in a catalog: give the folder or address that its "
-            f"tables lie in, or ./{path} for a folder of that name"
+            f"expected {_PLACES}; {path!r} is the name of a table in a catalog: give the folder or address of its "
+            f"tables, or ./{path} for a folder of that name"
         )
     return path
 
@@ -72,7 +72,7 @@ def _by_name(value: object) -> object:
         return {name: {} for name in value}
     if isinstance(value, Mapping):
         return value
-    raise ValueError("expected a list of names alone, or an object of names and options")
+    raise ValueError("expected a list of names, or an object of names and options")
 
 
 def _switched(value: object) -> object:
@@ -103,7 +103,7 @@ class SourceOptions(_Part):
     @model_validator(mode="after")
     def _exactly_one(self) -> "SourceOptions":
         if (self.connector is None) == (self.manifest is None):
-            raise ValueError("expected one of `connector` and `manifest`, and not both")
+            raise ValueError("expected either `connector` or `manifest`, not both")
         return self
 
 

@@ -123,12 +123,12 @@ def plan_stream(
         raise ConfigError(f"{where}.write_mode: an incremental sync adds to its table; use append or append_dedup")
     if traits.one_row_per_key and not stream.primary_key:
         raise ConfigError(
-            f"{where}.write_mode: {write_mode} keeps one row for each primary key, and the stream has none; "
-            f"name its columns in {where}.primary_key, or use append"
+            f"{where}.write_mode: {write_mode} keeps one row per primary key, but the stream has none; name its "
+            f"columns in {where}.primary_key, or use append"
         )
     for name, enabled in (("deletes", options.deletes == "hard"), ("history", options.history)):
         if enabled and not traits.merges:
-            raise ConfigError(f"{where}.{name}: only tables with one row for each key have it; use append_dedup")
+            raise ConfigError(f"{where}.{name}: only tables with one row per key can have it; use append_dedup")
     _check_replaces(options, sync_mode, write_mode, where)
     stream = _as_read(stream, options, sync_mode, traits, where)
     names = [stream.namespace, stream.name] if stream.namespace else [stream.name]
@@ -161,7 +161,7 @@ def _as_read(stream: Stream, options: StreamOptions, sync_mode: SyncMode, traits
         return stream if traits.repeats_rows else stream.resuming_pages()
     if sync_mode == "incremental":
         raise ConfigError(
-            f"{where}.follow_source: an incremental sync asks for what is new by its cursor; use full_refresh"
+            f"{where}.follow_source: an incremental sync requests only what is new, by its cursor; use full_refresh"
         )
     try:
         return stream.conditional()
@@ -178,7 +178,10 @@ def _forget_after(options: StreamOptions, sync_mode: SyncMode, traits: Traits, w
     after = options.forget_partitions_after
     if sync_mode == "full_refresh":
         if after is not None:
-            raise ConfigError(f"{where}.forget_partitions_after: a full refresh keeps no partitions; leave it out")
+            raise ConfigError(
+                f"{where}.forget_partitions_after: the state of a full refresh has no partitions to forget; "
+                "leave it out"
+            )
         return None
     if after is None:
         replaces = traits.merges and not options.history and options.deletes == "soft"
@@ -213,8 +216,8 @@ def _check_replaces(options: StreamOptions, sync_mode: SyncMode, write_mode: Wri
     if traits.repeats_rows or (traits.merges and options.remove_stale is None):
         other = FULL_REFRESH_DEFAULT if traits.repeats_rows else f"{where}.remove_stale with removal: hard"
         raise ConfigError(
-            f"{where}.minimum_generation_id: rows of earlier generations are to leave, and {write_mode} keeps them; "
-            f"use {other}"
+            f"{where}.minimum_generation_id: rows of earlier generations should be removed, but {write_mode} keeps "
+            f"them; use {other}"
         )
 
 
@@ -237,7 +240,7 @@ def _with_options(stream: Stream, options: StreamOptions) -> Stream:
         stream.primary_key = options.primary_key
     if options.cursor_field is not None:
         if stream.cursor is None:
-            raise ConfigError(f"streams.{stream.name}.cursor_field: the stream has no cursor to point at a field")
+            raise ConfigError(f"streams.{stream.name}.cursor_field: the stream has no cursor whose field could be set")
         stream.cursor = copy(stream.cursor)
         stream.cursor.field = stream.cursor_field = options.cursor_field
     return stream

@@ -372,8 +372,8 @@ def _read_changed_pages(stream: Stream, slice: Slice, known: HttpSnapshot, progr
             yield ReadPage((), Done())
     if result.request is None:
         raise FatalError(
-            "a followed stream sends a GET for a slice, and this one sent none, so nothing is known of its source; "
-            "leave follow_source out",
+            "a followed stream sends a GET request per slice, but this one sent none, so it is unknown whether its "
+            "source has changed; leave follow_source out",
             stream=stream.name,
         )
     progress.conditional = result

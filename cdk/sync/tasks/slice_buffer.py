@@ -55,9 +55,9 @@ class TaskWriter:
         field, owner = self._rows.without_column
         who = "the kit" if owner in RESERVED else repr(owner)
         return (
-            f"{self._target.stream.name}: the field {field!r} gets no column, for {who} has the one of its name, in "
-            f"which case does not count, and blanks and such are _: its values are kept in {ADDITIONAL}. To have them "
-            "in a column, have the connector give one of the two another name"
+            f"{self._target.stream.name}: the field {field!r} gets no column, because {who} already has the column "
+            f"of that name (case is ignored, blanks and the like become _): its values are stored in {ADDITIONAL}. "
+            "To have them in a column, rename one of the two in the connector"
         )
 
     def new(self) -> TableWriter:

@@ -65,7 +65,7 @@ class ClusterStart(Generic[W]):
             return None
         self.starting = False
         if self._error is not None:
-            logger.warning("all is read in this process, for no cluster joins: %s", self._error)
+            logger.warning("everything is read in this process, because no cluster joined: %s", self._error)
         return self._workers
 
     def leave(self) -> None:

@@ -18,7 +18,7 @@ def test_an_error_after_an_unseen_refusal_says_both() -> None:
         fail(IndexError("list index out of range"))
 
     assert str(raised.value) == (
-        "no request may go to a.com; it was tried in a thread of the connector, which then failed: IndexError: list "
+        "no request may go to a.com; this was tried in a thread of the connector, which then failed: IndexError: list "
         f"index out of range ({__file__}:{line}, in fail)"
     )
     assert isinstance(raised.value.__cause__, IndexError)

@@ -460,7 +460,7 @@ def test_programs_get_one_document(cli: CommandLine, tmp_path: Path) -> None:
     ("argv", "text"),
     [
         (("missing.json",), "missing.json: cannot be read: No such file or directory"),
-        (("new.json",), "new.json: there is no such file; copy new.example.json to it, and fill it in"),
+        (("new.json",), "new.json: there is no such file; copy new.example.json to this path, and fill it in"),
         (("config.json",), "say of which connector"),
         (("shop.py",), ": found Python, expected a manifest, pipeline, config, catalog or state"),
     ],

@@ -671,7 +671,7 @@ def test_a_state_can_be_imported_before_the_first_sync(state: CommandLine, folde
     assert orders.saved == TableState("incremental", "append", complete=True, state={"updated_at": FEB})
     refused = state("import", "airbyte.json")
     assert (refused.code, orders.version) == (1, 1)
-    assert "the stream has a state already; say --replace" in refused.stderr
+    assert "the stream already has a state; pass --replace" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -267,11 +267,11 @@ def test_rows_that_the_source_has_no_more_are_noted() -> None:
         return summary(replace(USERS, stale=stale))
 
     flagged = StaleCount("soft", 20, 10, 1_200, 1_200)
-    assert "\nusers: 1,200 rows that the source has no more were flagged\n" in noted(flagged)
+    assert "\nusers: 1,200 rows that the source no longer has were flagged\n" in noted(flagged)
     deleted = replace(flagged, removal="hard", missing=1, removed=1)
-    assert "\nusers: 1 row that the source has no more was deleted\n" in noted(deleted)
+    assert "\nusers: 1 row that the source no longer has was deleted\n" in noted(deleted)
     counted = replace(flagged, removal="report", missing=2, removed=0, kept_because="removal is report")
-    assert "\nusers: 2 rows that the source has no more stayed: removal is report\n" in noted(counted)
+    assert "\nusers: 2 rows that the source no longer has stayed: removal is report\n" in noted(counted)
     assert "no more" not in noted(replace(counted, missing=0))
     assert "no more" not in noted(replace(counted, kept_because="too many", refused=True))
 

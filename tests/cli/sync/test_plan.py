@@ -94,7 +94,7 @@ def test_how_rows_are_merged_is_told(cli: CommandLine, folder: Path) -> None:
     ran = cli("plan", "pipeline.yaml")
 
     assert ran.code == 0
-    merged = "rows replace those with the same id, and deleted ones leave, and a history keeps all"
+    merged = "rows replace those with the same id, and deleted ones are removed, and the history keeps all versions"
     assert ran.lines[0] == f"members: incremental, append_dedup ({merged}), from its start"
 
 

@@ -78,7 +78,7 @@ def test_it_says_what_would_become_of_rows_that_the_source_has_no_more(cli: Comm
     ran = cli("sync", "pipeline.yaml", "--dry-run")
 
     assert ran.lines[-2:] == [
-        "users: rows that the source has no more would be deleted after a complete read",
+        "users: rows that the source no longer has would be deleted after a complete read",
         "nothing was written",
     ]
     assert not (folder / "tables").exists()
@@ -122,7 +122,7 @@ def test_a_table_whose_stream_the_source_has_no_more_is_named(cli: CommandLine, 
 
     planned, ran = cli("plan", "pipeline.yaml"), cli("sync", "pipeline.yaml")
 
-    note = "users: the source has no such stream any more (it was removed or renamed), and nothing fills its table"
+    note = "users: the source no longer has this stream (it was removed or renamed), and nothing writes to its table"
     assert (before.code, before.stderr.count(note)) == (0, 0)
     assert [line.partition(";")[0] for line in planned.lines[-2:]] == [note, "nothing was written"]
     assert (ran.code, ran.stderr.count(note)) == (0, 1)
@@ -143,6 +143,6 @@ def test_a_history_alone_belongs_to_its_stream_while_the_source_has_that(cli: Co
     path.write_text(path.read_text().replace("shop.py", "renamed.py").replace("users:", "people:"))
     renamed = cli("plan", "pipeline.yaml")
 
-    note = "users_history: the source has no such stream any more (it was removed or renamed)"
+    note = "users_history: the source no longer has this stream (it was removed or renamed)"
     assert (before.code, [line for line in planned.lines if note in line]) == (0, [])
     assert [line.partition(",")[0] for line in renamed.lines if note in line] == [note]

@@ -444,7 +444,7 @@ def test_a_pipeline_looks_at_no_partition(tmp_path: Path, monkeypatch: pytest.Mo
 
     assert "stream=orders" in shown
     assert 'role="alert"' not in shown
-    assert "it was changed or cut" in client.get("/stream?file=pipeline.yaml&stream=orders").text
+    assert "it was changed or truncated" in client.get("/stream?file=pipeline.yaml&stream=orders").text
 
 
 def test_the_streams_of_a_store_are_listed_with_their_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -276,9 +276,9 @@ def test_records_outside_of_the_window_stay_and_are_named() -> None:
 def test_a_cursor_field_that_no_record_has_is_named_once_with_the_fields_that_are_there() -> None:
     made = run(answering(lambda _: {"data": [{"id": 1, "On": "2024-01-03"}]}), stream={"incremental_sync": WINDOWS})
 
-    (said,) = [line for line in made.logs if "have no value of the cursor" in line]
-    assert "items: 1 of 1 records of a page have no value of the cursor 'on'" in said
-    assert "The fields that are there: 'On', 'id'" in said
+    (said,) = [line for line in made.logs if "have no valid value of the cursor" in line]
+    assert "items: 1 of 1 records of a page have no valid value of the cursor 'on'" in said
+    assert "The fields of a record: 'On', 'id'" in said
 
 
 def test_a_read_that_finds_nothing_keeps_its_state() -> None:

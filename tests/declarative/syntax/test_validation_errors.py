@@ -43,7 +43,7 @@ class Measured(BaseModel):
         ("few", 1.5, "found 1.5, expected an integer"),
         ("ratio", 2, "found 2, expected 1 or less"),
         ("word", "a", "found 'a', expected a string of 2 or more characters"),
-        ("word", "bc", "found 'bc', expected a string like '^a'"),
+        ("word", "bc", "found 'bc', expected a string that matches '^a'"),
         ("word", {}, "found an empty object, expected a string"),
         ("some", ["a", "b"], "found a list of 2, expected at most 1 elements"),
         ("kind", 2, "found 2, expected one of 1, 'one'"),

@@ -184,18 +184,18 @@ def test_a_start_that_is_moved_to_an_earlier_value_reads_nothing_older_and_says_
     lake = Lake(tmp_path, stream, StreamOptions(write_mode="append_dedup"))
     later = lake.sync()
     lake.sync()
-    assert "its cursor begins at" not in caplog.text
+    assert "its cursor starts at" not in caplog.text
     stream.cursor = Orders.cursor
 
     assert lake.sync() == 0
-    assert "begins at 2024-01-01T00:00:00Z now, and began at 2024-01-03T00:00:00Z" in caplog.text
-    assert "to the new start, which reads all that is newer again, too. Records that it reads again" in caplog.text
+    assert "starts at 2024-01-01T00:00:00Z now, and started at 2024-01-03T00:00:00Z" in caplog.text
+    assert "to the new start, which also reads everything newer again. Records that it reads again" in caplog.text
 
     caplog.clear()
     lake.admin.change(lake.one, lambda saved: rewound(saved, stream, "2024-01-01"))
     assert lake.sync() == len(lake.rows) == 21
     assert later < 21
-    assert "its cursor begins at" not in caplog.text
+    assert "its cursor starts at" not in caplog.text
 
 
 @pytest.mark.parametrize("mode", ["append", "append_dedup"])
@@ -209,7 +209,7 @@ def test_a_lookback_that_becomes_longer_says_once_that_records_are_added_again(
         caplog.clear()
         stream.cursor = DatetimeCursor("updated_at", start="2024-01-01T00:00:00Z", lookback=timedelta(days=days))
         added.append(lake.sync())
-        text = "orders: its cursor looks back 2 days, 0:00:00 now, and looked back 0:00:00 when the state was saved"
+        text = "orders: the lookback of its cursor is 2 days, 0:00:00 now, and was 0:00:00 when the state was saved"
         assert (text in caplog.text) is (mode == "append" and len(added) == 3)
 
     assert (added[1], added[2] > 0, added[3:]) == (0, True, [0, 0])
@@ -222,7 +222,7 @@ def test_a_start_that_is_spelled_otherwise_is_no_earlier_one(tmp_path: Path, cap
     stream.cursor = DatetimeCursor("updated_at", start="2024-01-01", formats=["%Y-%m-%d"])
     lake.sync()
 
-    assert "its cursor begins at" not in caplog.text
+    assert "its cursor starts at" not in caplog.text
 
 
 def test_after_a_rewind_a_table_with_one_row_for_each_key_has_none_twice(tmp_path: Path) -> None:
@@ -522,8 +522,8 @@ def test_rows_of_a_sync_without_any_state_are_not_read_again_on_their_own(
     lose(old)
     new = Lake(tmp_path, Orders(), pipeline="store")
 
-    assert "no state says how far the source was read" in new.refused()
-    assert "no state says how far the source was read" in new.preview_failure
+    assert "no state that says how far the source was read" in new.refused()
+    assert "no state that says how far the source was read" in new.preview_failure
     assert len(new.rows) == everything
 
     new.admin.reset(new.one)
@@ -548,9 +548,9 @@ def test_an_empty_state_is_not_imported_where_a_sync_would_add_all_rows_again(tm
     Lake(tmp_path, Orders()).sync()
     new = Lake(tmp_path, Orders(), pipeline="store")
 
-    with pytest.raises(StateError, match="a state of the pipeline 'shop', and none of 'store'"):
+    with pytest.raises(StateError, match="a state of the pipeline 'shop', but none of 'store'"):
         import_into_table(new.admin, new.plan, blob, replaces=True)
-    assert "a state of the pipeline 'shop', and none of 'store'" in new.refused()
+    assert "a state of the pipeline 'shop', but none of 'store'" in new.refused()
 
 
 def test_a_state_is_imported_beside_that_of_another_pipeline_and_says_whose_rows_are_there(tmp_path: Path) -> None:
@@ -562,7 +562,7 @@ def test_a_state_is_imported_beside_that_of_another_pipeline_and_says_whose_rows
 
     owner, _ = import_into_table(new.admin, new.plan, saved.state, replaces=False).change.consequences
 
-    assert owner.startswith("The table has rows and a state of the pipeline 'shop', and none of 'store'.")
+    assert owner.startswith("The table has rows and a state of the pipeline 'shop', but none of 'store'.")
     assert new.sync() == 0
 
 
@@ -628,7 +628,7 @@ def test_rows_of_a_sync_without_any_state_are_merged_with_a_warning(
     caplog.clear()
 
     assert (lake.sync(), len(lake.rows)) == (21, 21)
-    assert "no state says how far the source was read" in caplog.text
+    assert "no state that says how far the source was read" in caplog.text
 
 
 def test_a_stream_begins_in_a_table_with_rows_of_others(tmp_path: Path) -> None:
@@ -661,7 +661,7 @@ def test_a_renamed_pipeline_appends_nothing_again(tmp_path: Path) -> None:
     everything = old.sync()
     new = Lake(tmp_path, Orders(), pipeline="store")
 
-    assert "a state of the pipeline 'shop', and none of 'store'" in new.refused()
+    assert "a state of the pipeline 'shop', but none of 'store'" in new.refused()
     assert len(old.rows) == everything
 
     old.admin.fork(old.one, "store")
@@ -675,7 +675,7 @@ def test_a_renamed_pipeline_appends_nothing_again_to_a_table_that_was_restored_t
     old.admin.fork(old.one, "store")
     DeltaTable(str(tmp_path / "orders")).restore(version)
 
-    assert "a state of the pipeline 'shop', and none of 'store'" in new.refused()
+    assert "a state of the pipeline 'shop', but none of 'store'" in new.refused()
     assert len(old.rows) == everything
 
     old.admin.fork(old.one, "store")
@@ -688,14 +688,16 @@ def test_a_renamed_pipeline_says_that_a_history_gets_all_again(
     Lake(tmp_path, TypedOrders(), DEDUP).sync()
     Lake(tmp_path, TypedOrders(), DEDUP, pipeline="store").sync()
 
-    assert "it is read from its start, and its history gets each record once more" in caplog.text
+    assert "it is read from its start, and each record is added to its history once more" in caplog.text
 
 
 def test_a_sync_mode_that_replaces_the_rows_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     Lake(tmp_path, TypedOrders()).sync()
     Lake(tmp_path, TypedOrders(), StreamOptions(sync_mode="full_refresh")).sync()
 
-    assert "as full_refresh it is read from its start and replaces, once that is complete, the 21 rows" in caplog.text
+    assert (
+        "as full_refresh it is read from its start, and replaces, once the read is complete, the 21 rows" in caplog.text
+    )
 
 
 class Other(Orders):

@@ -269,9 +269,9 @@ def test_tables_says_what_the_next_sync_cannot_do(tmp_path: Path, filled: Filled
     ("options", "expected"),
     [
         ({**DEDUP, "primary_key": "idd"}, "does not declare 'idd'"),
-        ({**DEDUP, "primary_key": "tags"}, "expected a text, number or moment"),
+        ({**DEDUP, "primary_key": "tags"}, "expected a string, a number or a timestamp"),
         ({"partition_by": "nope"}, "nope"),
-        ({"partition_by": ["n", "n"]}, "stands there twice"),
+        ({"partition_by": ["n", "n"]}, "is listed twice"),
     ],
 )
 def test_a_preview_checks_what_a_sync_checks(

@@ -132,7 +132,9 @@ def test_a_stream_that_fails_of_a_refusal_in_a_thread_of_its_own_names_that(port
 
     text = str(raised.value)
     assert f"to 127.0.0.1:{port} that the kit does not open ({__file__}:" in text
-    assert "; it was tried in a thread of the connector, which then failed: IndexError: list index out of range" in text
+    assert (
+        "; this was tried in a thread of the connector, which then failed: IndexError: list index out of range" in text
+    )
 
 
 def test_what_sends_nothing_to_others_goes_on(port: int, tmp_path: str) -> None:

@@ -263,7 +263,7 @@ def test_a_gap_is_filled_as_far_as_is_allowed(caplog: pytest.LogCaptureFixture) 
 
     assert (days(*planned.spans), days(planned.gap)) == ([(15, 21)], [(2, 15)])
     assert (days(*reported.spans), days(reported.gap)) == ([(20, 21)], [(2, 20)])
-    assert "nothing has read 2024-05-03T00:00:00+00:00 to 2024-05-21T00:00:00+00:00" in caplog.text
+    assert "no run has read 2024-05-03T00:00:00+00:00 to 2024-05-21T00:00:00+00:00" in caplog.text
 
 
 def test_only_the_newest_intervals_are_remembered() -> None:

@@ -160,7 +160,7 @@ def test_reporting_alone_removes_nothing_and_forgets_nothing(world: World) -> No
 def test_a_run_without_a_proof_removes_nothing_and_learns(world: World, ids: list[str]) -> None:
     report = world.run([*ids, "new"], complete=False)
 
-    assert (report.removed, report.skip_reason) == (0, "nothing says that all of it was read")
+    assert (report.removed, report.skip_reason) == (0, "it was not reported as completely read")
     assert world.sink.hidden == set()
     assert world.ids.keys() == {*tables(10), "new"}
 
@@ -185,8 +185,8 @@ def test_the_end_of_what_is_watched_is_the_proof(world: World) -> None:
             run.session.commit("final")
         return report
 
-    assert run(cut=5).skip_reason == "it was not read to its end"
-    assert run(cut=9).skip_reason == "it was not read to its end"
+    assert run(cut=5).skip_reason == "it was not read completely"
+    assert run(cut=9).skip_reason == "it was not read completely"
     assert run(cut=None).missing == ("t9",)
 
 
@@ -204,8 +204,8 @@ def test_a_part_that_was_not_read_spoils_the_whole_scope_and_no_other(world: Wor
         list(stale.watch(["x"], id=str, scope="b"))
         untouched, cut, whole = stale.reconcile(world.sink)
 
-    assert (untouched.scope, untouched.skip_reason) == ("", "nothing says that all of it was read")
-    assert (cut.scope, cut.skip_reason, cut.missing) == ("a", "it was not read to its end", ("y",))
+    assert (untouched.scope, untouched.skip_reason) == ("", "it was not reported as completely read")
+    assert (cut.scope, cut.skip_reason, cut.missing) == ("a", "it was not read completely", ("y",))
     assert (whole.scope, whole.removed) == ("b", 1)
 
 
@@ -299,7 +299,7 @@ def test_a_small_set_may_lose_almost_all(world: World) -> None:
 def test_no_entity_at_all_is_an_error_whatever_the_size() -> None:
     world = World()
     world.run(["t0"])
-    with pytest.raises(RemovalRefused, match=r"found no entity, expected some of the 1 .* allow_empty"):
+    with pytest.raises(RemovalRefused, match=r"found no entities, expected some of the 1 .* allow_empty"):
         world.run([])
 
     assert world.sink.shown == {"t0"}
@@ -388,7 +388,7 @@ def test_a_run_that_ignores_the_old_state_removes_nothing_and_forgets_nothing(wo
     options: dict[str, Json] = {option: True}
     report = world.run(tables(8), **options)
 
-    assert (report.missing, report.skip_reason) == ((), "the run ignores what was known")
+    assert (report.missing, report.skip_reason) == ((), "the run ignores the saved state")
     assert world.ids.keys() == set(tables(10))
     assert world.run(tables(8)).removed == 2
 
@@ -474,9 +474,9 @@ def test_what_was_done_is_logged(world: World, caplog: pytest.LogCaptureFixture)
     world.run(tables(8), complete=False)
 
     assert [record.getMessage() for record in caplog.records] == [
-        "entities:tables: removed 1, 0 to ask for again",
+        "entities:tables: removed 1, 0 still to confirm",
         "entities:tables: would remove 1",
-        "entities:tables: nothing was removed: nothing says that all of it was read",
+        "entities:tables: nothing was removed: it was not reported as completely read",
     ]
 
 

@@ -87,7 +87,7 @@ def test_a_changed_byte_is_an_error(at: int) -> None:
     damaged = layer(Bytes(bytes(changed)).read, len(texts), digest)
 
     for look in (lambda: damaged.texts, lambda: damaged.get('{"shop":0}', None)):
-        with pytest.raises(BadState, match=r"7\.layer.*it was changed or cut"):
+        with pytest.raises(BadState, match=r"7\.layer.*it was changed or truncated"):
             look()
 
 

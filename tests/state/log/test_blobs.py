@@ -117,9 +117,9 @@ def kept(value: Json) -> tuple[MemoryStore, Slot]:
     ("data", "said"),
     [
         (None, "found None, expected the blob that the record names"),
-        (b"", "it was changed or cut"),
-        (b"nonsense", "it was changed or cut"),
-        (to_bytes({'"other"': "1"})[0], "it was changed or cut"),
+        (b"", "it was changed or truncated"),
+        (b"nonsense", "it was changed or truncated"),
+        (to_bytes({'"other"': "1"})[0], "it was changed or truncated"),
     ],
 )
 def test_a_damaged_blob_is_refused_with_its_name(data: bytes | None, said: str) -> None:

@@ -306,7 +306,7 @@ def test_a_sink_that_was_restored(world: World) -> None:
         given = len(world.read_pages)
         end = run(world)
         assert end.error.startswith("StateError")
-        assert "it stands where record 2 stood, and a run that reads 'at:2' goes on from there" in end.error
+        assert "its marker is that of record 2, and a run that reads 'at:2' resumes from there" in end.error
         assert len(world.read_pages) == given
         assert world.rows.total() == 4
     assert run(world.but(read="at:2")) == DONE

@@ -74,7 +74,11 @@ def test_what_newer_kits_added_is_kept() -> None:
         (b"[]", "file", "expected an object"),
         (sealed(blob(format="spark-cdk-state/2")), "file format", f"expected '{FORMAT}'"),
         (sealed({"format": None}), "file format", "a newer kit may have written it"),
-        (RECORD.to_bytes().replace(b'"page":3', b'"page":4'), "file digest", "was changed or cut after it was written"),
+        (
+            RECORD.to_bytes().replace(b'"page":3', b'"page":4'),
+            "file digest",
+            "was changed or truncated after it was written",
+        ),
         (canonical(blob()).encode(), "file digest", "expected None"),
         (sealed(blob(key="prod/other")), "file key", "found 'prod/other', expected 'prod/shop'"),
         (sealed(blob(seq=41)), "file seq", "found 41, expected 42"),

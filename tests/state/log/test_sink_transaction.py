@@ -236,7 +236,7 @@ def test_a_sink_that_was_restored_is_refused_and_taken_with_all_its_slots_when_i
         write(session, sink, 2)
     sink.rows, sink.now = ["row 1"], kept
 
-    with pytest.raises(StateError, match="it stands where record 1 stood, and a run that reads 'at:1'"):
+    with pytest.raises(StateError, match="its marker is that of record 1, and a run that reads 'at:1'"):
         runs(log, sink)
     with open_session(log, Mode("at:1"), sink=sink) as session:
         assert session.read(USERS, PAGE) == {"page": 1}
@@ -336,7 +336,10 @@ def test_a_run_that_moves_both_while_another_opens_makes_that_one_stop(log: Stat
             return super().marker()
 
     sink: MarkedSink = Overtaken()
-    with pytest.raises(StateConflict, match="another run moved the state at this moment"), open_session(log, sink=sink):
+    with (
+        pytest.raises(StateConflict, match="another run moved the state at the same time"),
+        open_session(log, sink=sink),
+    ):
         pass
 
 

@@ -98,7 +98,7 @@ def test_the_last_change_is_an_order_as_well() -> None:
         ("m", "late"),
         ("z", "new"),
     ]
-    with pytest.raises(FatalError, match="gives no moment"):
+    with pytest.raises(FatalError, match="has no timestamp"):
         read([SourceFile("x", 1, etag="e")])
 
 

@@ -49,7 +49,7 @@ class Forgetful:
 def test_a_server_that_ignores_the_condition_is_refused() -> None:
     with (
         s3(careless) as options,
-        pytest.raises(ConfigError, match="does not refuse to create what is there") as refused,
+        pytest.raises(ConfigError, match="does not refuse to create an object that already exists") as refused,
     ):
         opened(options)
 
@@ -75,7 +75,7 @@ def test_a_server_that_ignores_the_condition_may_be_looked_at() -> None:
 @needs_s3rver
 def test_s3rver_is_refused_and_may_be_looked_at(tmp_path: Path) -> None:
     with s3rver(tmp_path) as options:
-        with pytest.raises(ConfigError, match="does not refuse to create what is there") as refused:
+        with pytest.raises(ConfigError, match="does not refuse to create an object that already exists") as refused:
             opened(options)
 
         assert refused.value.path == "s3://states/folder"

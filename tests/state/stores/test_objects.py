@@ -28,7 +28,7 @@ class Lying(Careless):
 
 @pytest.mark.parametrize("store", [Careless(), Lying()], ids=["careless", "lying"])
 def test_a_store_that_overwrites_is_refused(store: MemoryStore) -> None:
-    with pytest.raises(ConfigError, match="does not refuse to create what is there") as refused:
+    with pytest.raises(ConfigError, match="does not refuse to create an object that already exists") as refused:
         store.prepare()
 
     assert refused.value.path == "careless:"
@@ -51,10 +51,10 @@ class Garbling(MemoryStore):
 @pytest.mark.parametrize(
     ("store", "said"),
     [
-        (Careless(), "it took the same object twice"),
-        (Lying(), "it refused the second object, and stored it"),
-        (Unwilling(), "this store refuses to create an object where none is"),
-        (Garbling(), "this store reads back something else than was stored"),
+        (Careless(), "it accepted the same object twice"),
+        (Lying(), "it refused the second object, but stored it"),
+        (Unwilling(), "this store refuses to create an object that does not exist yet"),
+        (Garbling(), "this store returns something other than what was stored"),
     ],
     ids=["careless", "lying", "unwilling", "garbling"],
 )

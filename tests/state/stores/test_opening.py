@@ -79,11 +79,11 @@ def test_a_store_that_is_only_looked_at_is_not_touched(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "where", "said"),
     [
-        ({}, "state_provider.type", "found NoneType, expected a text"),
+        ({}, "state_provider.type", "found NoneType, expected a string"),
         ({"type": "lokal"}, "state_provider.type", "unknown type 'lokal'; did you mean 'local'?"),
         ({"type": "local", "confg": {}}, "state_provider", "unknown key 'confg'; did you mean 'config'?"),
-        ({"type": "local"}, "state_provider.config.path", "found NoneType, expected a text"),
-        ({"type": "local", "config": {"path": 3}}, "state_provider.config.path", "found int, expected a text"),
+        ({"type": "local"}, "state_provider.config.path", "found NoneType, expected a string"),
+        ({"type": "local", "config": {"path": 3}}, "state_provider.config.path", "found int, expected a string"),
         (
             {"type": "local", "config": {"paht": "x"}},
             "state_provider.config",

@@ -41,7 +41,7 @@ def test_a_record_that_is_older_than_a_state_before_it_is_warned_of(values: list
     (warning, *_) = warnings(after_each(values))
 
     assert f"came after a state with {values[0]!r}" in warning or f"came after a state with {values[1]!r}" in warning
-    assert "the record is never read" in warning
+    assert "this record is never read" in warning
     assert "test_author_state.py" in warning
 
 
@@ -54,7 +54,7 @@ def test_a_record_older_than_the_last_state_is_warned_of_where_no_other_follows(
 def test_records_behind_the_last_state_are_warned_of() -> None:
     (warning,) = warnings([("record", 1), ("state", 1), ("record", 2), ("record", 3)])
 
-    assert "the last state has 1 in 'at', and records with up to 3 came" in warning
+    assert "the last state has 1 in 'at', but records with up to 3 were read" in warning
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_pages_whose_state_is_not_the_greatest_value_are_warned_of(state: int, w
     texts = [page.warning for page in read_slice(Descending(state), Slice()) if page.warning]
 
     assert len(texts) == warned
-    assert all("the last state has 1 in 'at', and records with up to 4 came" in text for text in texts)
+    assert all("the last state has 1 in 'at', but records with up to 4 were read" in text for text in texts)
 
 
 @pytest.mark.parametrize(

@@ -45,5 +45,5 @@ def test_the_fields_of_todays_partitions_are_compared_until_one_has_those_of_the
 
     assert compared.difference == ""
     assert not compared.has_those_of(STORE)
-    assert compared.difference == "the state knows partitions by 'shop', and today's have 'store'"
+    assert compared.difference == "the state has partitions by 'shop', but the source's partitions now have 'store'"
     assert compared.has_those_of(Partition.of(shop="b"))

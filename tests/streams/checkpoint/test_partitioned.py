@@ -38,13 +38,17 @@ from tests.streams.checkpoint.readers import DAYS, NOW, A, B, C, day, slices, st
 
 @pytest.mark.parametrize(
     ("position", "found"),
-    [(Done(), "its end"), (Checkpoint({"page": 3}), "'page'"), (Checkpoint({"date": day(4), "n": 1}), "'date', 'n'")],
+    [
+        (Done(), "a completed read"),
+        (Checkpoint({"page": 3}), "'page'"),
+        (Checkpoint({"date": day(4), "n": 1}), "'date', 'n'"),
+    ],
 )
 def test_the_state_of_another_kind_of_stream_is_read_from_the_start_and_named(position: Position, found: str) -> None:
     reader = PartitionCheckpointReader([WHOLE], windows_of, StreamState({WHOLE: position}))
 
     assert starts(reader) == list(range(1, 10))
-    assert reader.mismatch == f"the state knows {found}, and no value of the cursor 'day'"
+    assert reader.mismatch == f"the state has {found}, but no value of the cursor 'day'"
 
 
 def windows_of(partition: Partition, position: Position) -> SliceCheckpointReader:
@@ -274,7 +278,8 @@ def test_a_partition_whose_id_has_another_type_is_read_from_its_start_and_named(
 
     assert [slice.partition for slice in slices(reader)] == [A, TEXT]
     assert reader.mismatch == (
-        'the state knows the partition {"id":1,"shop":"a"}, and today\'s is {"id":"1","shop":"a"}, of another type'
+        'the state has the partition {"id":1,"shop":"a"}, but the source\'s is now {"id":"1","shop":"a"}, '
+        "of another type"
     )
 
 
@@ -293,13 +298,17 @@ COUNTRY = Partition.of(country="de")
 @pytest.mark.parametrize(
     ("known", "today", "said"),
     [
-        ([A, B], [Partition.of(store="a"), Partition.of(store="b")], "'shop', and today's have 'store'"),
-        ([A], [Partition.of(shop="a", country="de")], "'shop', and today's have 'country', 'shop'"),
-        ([A], [WHOLE], "'shop', and today's have no fields"),
+        (
+            [A, B],
+            [Partition.of(store="a"), Partition.of(store="b")],
+            "'shop', but the source's partitions now have 'store'",
+        ),
+        ([A], [Partition.of(shop="a", country="de")], "'shop', but the source's partitions now have 'country', 'shop'"),
+        ([A], [WHOLE], "'shop', but the source's partitions now have no fields"),
         (
             [NESTED],
             [Partition.of(id=1, parent={"team": 1})],
-            "'id', 'parent.org', and today's have 'id', 'parent.team'",
+            "'id', 'parent.org', but the source's partitions now have 'id', 'parent.team'",
         ),
     ],
 )
@@ -311,7 +320,7 @@ def test_a_state_of_other_fields_is_known_before_the_first_slice(
     reader.compare_fields()
     reader.compare_fields()
 
-    assert reader.mismatch == f"the state knows partitions by {said}"
+    assert reader.mismatch == f"the state has partitions by {said}"
     assert [slice.partition for slice in slices(reader)] == list(today)
 
 
@@ -350,7 +359,7 @@ def test_a_shared_cursor_serves_every_partition_until_all_have_their_own(caplog:
     reader = PartitionCheckpointReader([A, B], states, StreamState({WHOLE: shared}))
     with caplog.at_level(logging.WARNING, logger="cdk"):
         one, two = slices(reader)
-    assert caplog.text.count('one cursor for all partitions ({"at":9}): each') == 1
+    assert caplog.text.count('one cursor for all partitions ({"at":9}): partitions') == 1
     assert one.start == two.start == shared
 
     later = Checkpoint({"at": 12})
@@ -361,7 +370,7 @@ def test_a_shared_cursor_serves_every_partition_until_all_have_their_own(caplog:
     assert reader.get_checkpoint() == StreamState({A: shared, B: later})
 
 
-PAGES_OF_ALL = "the state knows pages of a read without partitions, and today's have 'shop'"
+PAGES_OF_ALL = "the state has pages of a read without partitions, but the source's partitions now have 'shop'"
 
 
 def test_a_page_of_a_read_without_partitions_is_none_of_any_partition() -> None:
@@ -390,7 +399,7 @@ def test_windows_of_a_cursor_are_no_pages_of_a_stream_without_one() -> None:
     reader = members(A, B, state=state)
 
     assert [slice.start for slice in slices(reader)] == [Start(), Checkpoint({"page": 2})]
-    assert reader.mismatch == f"the state of {A.key} knows windows of a cursor, and the stream has no cursor"
+    assert reader.mismatch == f"the state of {A.key} has windows of a cursor, but the stream has no cursor"
 
 
 def test_a_parents_progress_waits_for_every_child_before_it() -> None:

@@ -89,13 +89,13 @@ def test_a_platform_that_numbers_generations_says_when_one_begins(
 @pytest.mark.parametrize(
     ("before", "modes", "said"),
     [
-        (INC_DONE, (INC, "append_dedup"), "its write_mode was append: of the 9 rows that are there, those with one"),
+        (INC_DONE, (INC, "append_dedup"), "its write_mode was append: among the 9 rows of the table, duplicates"),
         (replace(INC_DONE, write_mode="append_dedup"), (INC, "append_dedup"), ""),
         (replace(INC_DONE, records=0), (INC, "append_dedup"), ""),
         (
             DONE,
             (INC, "append"),
-            "its sync_mode was full_refresh; as incremental it is read from its start and added to",
+            "its sync_mode was full_refresh; as incremental it is read from its start, and is added to",
         ),
         (INC_DONE, (INC, "append"), ""),
         (None, (INC, "append_dedup"), ""),
@@ -136,12 +136,12 @@ def test_a_key_that_most_rows_share_with_another_one_is_warned_of(
     )
     assert SyncRunner(pipeline, Given([Tasks()]), workers=Workers(run_inline, 1)).run().ok
 
-    (text,) = (text for text in caplog.messages if "primary key of another one" in text)
-    assert text.startswith("tasks: 16 of the 20 rows that were read have the primary key of another one that was read")
+    (text,) = (text for text in caplog.messages if "the same primary key as another one" in text)
+    assert text.startswith("tasks: 16 of the 20 rows that were read have the same primary key as another one")
 
 
 def test_an_older_catalog_does_not_write_to_a_table() -> None:
-    with pytest.raises(ConfigError, match="found generation_id 3, and the table is at generation 4"):
+    with pytest.raises(ConfigError, match="found generation_id 3, but the table is at generation 4"):
         resume_point(planned(FULL, "append", 3), DONE, "s2")
 
 
@@ -150,7 +150,7 @@ def test_a_generation_that_is_complete_is_not_read_again_which_is_said(caplog: p
     assert not caplog.messages
     resume_point(planned(FULL, "append", 4), DONE, "s2")
 
-    assert "an earlier sync has read its generation_id 4 to the end: nothing is read" in caplog.text
+    assert "an earlier sync has read generation_id 4 completely: nothing is read" in caplog.text
 
 
 KEYED = replace(INC_DONE, write_mode="append_dedup")

@@ -327,7 +327,10 @@ def test_two_pipelines_may_fill_one_table_once_somebody_says_so(sync: Sync, tmp_
 
     (refused,) = sync(Orders(), name="second").streams
     assert refused.failure is not None
-    assert "If both are to fill the table, do the same, and then `spark-cdk state reset`" in refused.failure.message
+    assert (
+        "If both are to write to the table, do the same, and then run `spark-cdk state reset`"
+        in refused.failure.message
+    )
     assert rows(tmp_path, Orders()) == expected(Orders())
 
     Admin(target, "first").fork(orders, "second")

@@ -105,7 +105,7 @@ def test_a_stream_fails_when_three_tokens_in_a_row_get_none_of_its_slices_furthe
 
     assert failure is not None
     assert failure.message.startswith('{"shop":"b"}: found 3 access tokens in a row')
-    assert "by its server the last works until 2024-01-01 12:00:00 UTC" in failure.message
+    assert "according to its server the last is valid until 2024-01-01 12:00:00 UTC" in failure.message
 
 
 def test_nothing_more_is_planned_once_planning_has_failed() -> None:

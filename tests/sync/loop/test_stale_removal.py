@@ -276,7 +276,7 @@ def test_a_source_without_a_single_row_is_an_error_that_removes_nothing(lake: La
 
     assert (report.status, lake.shown) == (Status.FAILED, list(range(10)))
     assert report.failure is not None
-    assert "streams.users.remove_stale: the set: found no entity, expected some of the 10" in report.failure.message
+    assert "streams.users.remove_stale: the set: found no entities, expected some of the 10" in report.failure.message
     assert report.stale is not None
     assert report.stale.refused
 
@@ -338,7 +338,7 @@ def test_a_sync_that_ignores_the_old_state_compares_with_nothing(lake: Lake) -> 
     report = replace(lake, state=StateOptions(ignore_old_state=True)).sync(Users(range(8)))
 
     assert (report.status, lake.flagged) == (Status.DONE, [])
-    assert report.stale == count(10, 8, 2, 0, kept="the run ignores what was known")
+    assert report.stale == count(10, 8, 2, 0, kept="the run ignores the saved state")
 
 
 def test_a_read_that_was_begun_before_anybody_asked_removes_nothing(tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_a_read_that_was_begun_before_anybody_asked_removes_nothing(tmp_path: Pa
 
     assert (resumed.resumed, resumed.status, lake.flagged) == (True, Status.DONE, [])
     assert resumed.stale is not None
-    assert resumed.stale.kept_because.startswith("what it saw is not known for sure")
+    assert resumed.stale.kept_because.startswith("it is uncertain whether the read was complete")
     assert (lake.sync(Users(range(8))).stale, lake.flagged) == (count(10, 8, 2, 2), [8, 9])
 
 
@@ -416,10 +416,10 @@ def test_files_that_are_compacted_meanwhile_are_compared_again(lake: Lake, monke
                 "write_mode": "overwrite",
                 "remove_stale": RemoveStaleOptions(removal="hard"),
             },
-            "an overwrite leaves nothing of earlier reads; of these options it takes .*: leave removal out",
+            "an overwrite leaves no rows of earlier reads; of these options it supports .*: leave removal out",
         ),
-        ({"sync_mode": "full_refresh", "write_mode": "append"}, "only tables with one row for each key can tell"),
-        ({"sync_mode": "incremental"}, "an incremental sync reads what is new, and does not see what is gone"),
+        ({"sync_mode": "full_refresh", "write_mode": "append"}, "only tables with one row per key can tell"),
+        ({"sync_mode": "incremental"}, "an incremental sync reads only what is new, and cannot tell what is missing"),
     ],
 )
 def test_a_table_that_cannot_tell_what_is_gone_is_refused(
@@ -503,10 +503,14 @@ def test_the_report_of_a_run_has_what_was_removed(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("options", "state", "expected"),
     [
-        ({}, {}, "rows that the source has no more would be flagged after a complete read"),
-        ({"removal": "hard"}, {}, "rows that the source has no more would be deleted after a complete read"),
-        ({"removal": "report"}, {}, "rows that the source has no more would be counted after a complete read"),
-        ({}, {"ignore_old_state": True}, "rows that the source has no more would stay: the run ignores what was known"),
+        ({}, {}, "rows that the source no longer has would be flagged after a complete read"),
+        ({"removal": "hard"}, {}, "rows that the source no longer has would be deleted after a complete read"),
+        ({"removal": "report"}, {}, "rows that the source no longer has would be counted after a complete read"),
+        (
+            {},
+            {"ignore_old_state": True},
+            "rows that the source no longer has would stay: the run ignores the saved state",
+        ),
     ],
 )
 def test_a_preview_says_what_would_become_of_rows(
@@ -590,7 +594,7 @@ def test_rows_that_another_pipeline_has_read_since_are_not_gone(lake: Lake) -> N
     other.sync(Users(range(10)))
     resumed = lake.sync(Users(range(10)))
 
-    why = "the pipeline other has written to the table since the read began; the next one removes"
+    why = "the pipeline other has written to the table since the read started; the next complete read removes them"
     assert (_ids(lake), resumed.stale) == ([*range(10)], count(10, 6, 4, 0, removal="hard", kept=why))
     assert (lake.sync(Users(range(9))).stale, _ids(lake)) == (count(10, 9, 1, 1, removal="hard"), [*range(9)])
 

@@ -324,11 +324,14 @@ class Renamed(ShopOrders):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"field": "changed_at"}, "knows 'updated_at', and no value of the cursor 'changed_at'"),
-        ({"ids": ("1", "2")}, 'knows the partition {"shop":1}, and today\'s is {"shop":"1"}, of another type'),
-        ({"partition_fields": ("store",)}, "knows partitions by 'shop', and today's have 'store'"),
-        ({"partition_fields": ("shop", "store")}, "knows partitions by 'shop', and today's have 'shop', 'store'"),
-        ({"partition_fields": ()}, "knows partitions by 'shop', and today's have no fields"),
+        ({"field": "changed_at"}, "has 'updated_at', but no value of the cursor 'changed_at'"),
+        ({"ids": ("1", "2")}, 'has the partition {"shop":1}, but the source\'s is now {"shop":"1"}, of another type'),
+        ({"partition_fields": ("store",)}, "has partitions by 'shop', but the source's partitions now have 'store'"),
+        (
+            {"partition_fields": ("shop", "store")},
+            "has partitions by 'shop', but the source's partitions now have 'shop', 'store'",
+        ),
+        ({"partition_fields": ()}, "has partitions by 'shop', but the source's partitions now have no fields"),
     ],
 )
 def test_what_the_state_knows_by_another_name_is_not_appended_again(
@@ -342,7 +345,7 @@ def test_what_the_state_knows_by_another_name_is_not_appended_again(
     assert (report.status, report.read, report.total) == (Status.FAILED, 0, total)
     assert report.failure is not None
     assert said in report.failure.message
-    assert f"added to the {total} rows that are there" in report.failure.message
+    assert f"added to the {total} rows of the table" in report.failure.message
     assert "`spark-cdk state reset`" in report.failure.message
 
 
@@ -426,8 +429,8 @@ def test_an_overwrite_that_would_empty_its_table_asks_first_and_reads_again(tmp_
         assert report.status is Status.FAILED
         assert report.failure is not None
         assert report.failure.message.startswith("streams.leaving: found no record, expected some")
-        assert "would empty the table, which has 15 rows; they stay" in report.failure.message
-        assert "set streams.leaving.remove_stale: {allow_empty: true}, or --allow-empty" in report.failure.message
+        assert "would empty the table, which has 15 rows; they are retained" in report.failure.message
+        assert "set streams.leaving.remove_stale: {allow_empty: true}, or pass --allow-empty" in report.failure.message
         assert rows(tmp_path) == expected(Users())
 
     stream.left = False
@@ -492,8 +495,8 @@ def test_an_overwrite_of_many_rows_by_few_is_warned_of(tmp_path: Path) -> None:
 
     assert report.status is Status.DONE
     (warning,) = report.warnings
-    assert warning.startswith("shrinking: this overwrite replaced 15 rows by 1 (93.3 % fewer).")
-    assert "version 3 of the table has the rows before" in warning
+    assert warning.startswith("shrinking: this overwrite replaced 15 rows with 1 (93.3 % fewer).")
+    assert "version 3 of the table has the previous rows" in warning
     assert warning.endswith("set streams.shrinking.remove_stale: {fail_safe_threshold: 75}")
     assert DeltaTable(str(tmp_path), version=3).count() == 15
 
@@ -541,7 +544,7 @@ def test_an_overwrite_whose_hidden_files_were_vacuumed_begins_again(
     assert (report.resumed, report.read) == (False, 15)
     assert generations(tmp_path) == {3: 15}
     assert rows(tmp_path) == expected(stream)
-    assert "users: files of the interrupted sync are gone" in caplog.text
+    assert "users: files of the interrupted sync are missing" in caplog.text
 
 
 def vacuum(root: Path) -> None:

@@ -93,7 +93,7 @@ def test_rows_that_another_program_has_removed_are_warned_of_where_they_do_not_c
     caplog.clear()
     sync_orders()
 
-    warnings = [text for text in caplog.messages if "another program has removed them" in text]
+    warnings = [text for text in caplog.messages if "another program has removed rows" in text]
     assert bool(warnings) == ("sync_mode" not in options and removal in {"overwrite", "DELETE"})
     if warnings:
-        assert f"the table has {'0' if removal == 'DELETE' else '1'} rows, and had " in warnings[0]
+        assert f"the table has {'0' if removal == 'DELETE' else '1'} rows, but had " in warnings[0]

@@ -222,7 +222,7 @@ def test_a_schema_that_comes_later_makes_no_column_narrower_and_the_sync_says_wh
     ok(tmp_path, Things([of(2, x=7, y="b")], x=INT, y=TEXT))
 
     assert [(row["x"], row["y"]) for row in rows(tmp_path)] == [("a", "5"), ("7", "b")]
-    (line,) = [message for message in caplog.messages if "narrower" in message]
+    (line,) = [message for message in caplog.messages if "narrowed" in message]
     assert "x" in line
     assert "sync into another path" in line
 
@@ -383,7 +383,7 @@ def test_many_small_files_become_few_when_a_sync_is_done(tmp_path: Path, mode: s
     ("key", "said"),
     [
         ("missing", "does not declare 'missing'"),
-        ("tags", "expected a text, number or moment"),
+        ("tags", "expected a string, a number or a timestamp"),
         (["id", "nope"], "does not declare 'nope'"),
     ],
 )
@@ -468,7 +468,7 @@ def test_a_partition_column_keeps_its_type(tmp_path: Path, modes: Mapping[str, A
 
     assert report.failure is not None
     assert (
-        "partitioned by 'shelf', which is int64 there, and the stream's schema needs string" in report.failure.message
+        "partitioned by 'shelf', which is int64 there, but the stream's schema needs string" in report.failure.message
     )
     assert shelves(tmp_path) == {1: [1]}
 
@@ -497,9 +497,9 @@ def test_a_table_keeps_its_partitions(tmp_path: Path, given: Any, said: str) -> 
     [
         ("shlef", "streams.things.partition_by: the stream's schema does not declare 'shlef'; did you mean 'shelf'?"),
         ("size", "'size' is double; expected a string"),
-        ("any", "'any' is kept as JSON text"),
+        ("any", "'any' is stored as a JSON string"),
         ("tags", "'tags' is list<"),
-        (["shelf", "shelf"], "'shelf' stands there twice"),
+        (["shelf", "shelf"], "'shelf' is listed twice"),
     ],
 )
 def test_a_column_that_cannot_divide_the_table_is_refused(tmp_path: Path, given: Any, said: str) -> None:
@@ -624,7 +624,7 @@ def test_rows_whose_key_is_none_of_the_columns_are_kept_counted_and_said(
 
     assert [row["n"] for row in rows(tmp_path)] == [0, 1, 2, 9]
     assert (first.apart, again.apart) == (3, 3)
-    assert "things: the primary key of 3 rows is null, missing, or no value of its column" in caplog.text
+    assert "things: the primary key of 3 rows is null, missing, or not a value of its column" in caplog.text
 
 
 class Keyless(PagedStream):
@@ -736,7 +736,7 @@ def test_an_undeclared_field_has_the_same_column_in_each_sync_and_a_collision_is
         ("Bob", None),
         ("Bob", None),
     ]
-    said = "things: the field 'first_name' gets no column, for 'first name' has the one of its name"
+    said = "things: the field 'first_name' gets no column, because 'first name' already has the column of that name"
     assert caplog.text.count(said) == 1
 
 
@@ -753,7 +753,7 @@ def test_a_key_that_is_another_is_refused_before_a_row_replaces_all_that_share_i
 
     assert report.failure is not None
     assert report.failure.failure_type == "config_error"
-    assert "found shelf, and the table has one row for each id" in report.failure.message
+    assert "found shelf, but the table has one row for each id" in report.failure.message
     assert {row["id"] for row in rows(tmp_path)} == {1, 2, 3, 4}
     ok(tmp_path, more, **MERGED, primary_key="id")
     assert {row["id"] for row in rows(tmp_path)} == {1, 2, 3, 4, 9}
@@ -765,7 +765,7 @@ def test_a_key_that_is_another_than_that_of_another_pipeline_is_refused(tmp_path
     report = sync(tmp_path, Things(SHELVED, **SHELVES), name="market", **MERGED, primary_key="shelf")
 
     assert report.failure is not None
-    assert "found shelf, and the pipeline 'shop' has one row for each id" in report.failure.message
+    assert "found shelf, but the pipeline 'shop' has one row for each id" in report.failure.message
     ok(tmp_path, Things(SHELVED, **SHELVES), name="market", **MERGED)
     assert {row["id"] for row in rows(tmp_path)} == {1, 2, 3, 4}
 
@@ -789,7 +789,7 @@ def test_a_full_refresh_that_was_interrupted_is_resumed_by_the_same_key(tmp_path
     report = sync(tmp_path, stream, **MERGED, primary_key="n")
 
     assert report.failure is not None
-    assert "found n, and the table has one row for each id" in report.failure.message
+    assert "found n, but the table has one row for each id" in report.failure.message
     ok(tmp_path, stream, **MERGED)
     ok(tmp_path, stream, **MERGED, primary_key="n")
     assert [row["n"] for row in rows(tmp_path)] == [1, 2, 3]

@@ -122,7 +122,7 @@ def test_a_report_that_cannot_be_written_is_no_error_of_the_run(
 
     history.add(report(1))
 
-    assert "cannot be added" in caplog.text
+    assert "could not be added" in caplog.text
 
 
 def test_a_target_that_no_run_has_used_stays_as_it_is(tmp_path: Path, history: RunHistory) -> None:

@@ -125,7 +125,7 @@ def test_the_report_of_a_sync_has_its_figures_and_no_secrets(tmp_path: Path, ses
     assert broken["error"] == {
         "message": "the source refused the key ****",
         "failure_type": "transient_error",
-        "hint": "run the sync again later; it goes on from its last commit",
+        "hint": "run the sync again later; it resumes from its last commit",
     }
     for stream in (parts, orders):
         table = DeltaTable(str(tmp_path / stream["name"]))
@@ -191,7 +191,7 @@ def test_what_ended_a_run_is_told_masked_and_with_advice() -> None:
     assert report["error"] == {
         "message": "the **** is down",
         "failure_type": "transient_error",
-        "hint": "run the sync again later; it goes on from its last commit",
+        "hint": "run the sync again later; it resumes from its last commit",
     }
     assert report["http"]["requests"] == 1
 

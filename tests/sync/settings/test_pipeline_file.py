@@ -116,7 +116,7 @@ def test_no_stream_at_all_is_refused_rather_than_synced_as_nothing(tmp_path: Pat
 def test_streams_that_are_no_names_are_refused(tmp_path: Path, text: str) -> None:
     (line,) = error(tmp_path, f"{LEAST}streams: {text}\n")
 
-    assert line.endswith("expected a list of names alone, or an object of names and options")
+    assert line.endswith("expected a list of names, or an object of names and options")
 
 
 def test_a_stream_turned_off_with_false_is_not_taken_for_its_defaults(tmp_path: Path) -> None:
@@ -440,7 +440,7 @@ checkpoint_intervall: 30s
             "pipeline.yaml:6 streams.users.primary_keys: unknown key; did you mean 'primary_key'?",
             "pipeline.yaml:11 checkpoint_intervall: unknown key; did you mean 'checkpoint_interval'?",
             "pipeline.yaml:1 name: found 'my shop', expected " + NAME,
-            "pipeline.yaml:2 source: found an empty object, expected one of `connector` and `manifest`, and not both",
+            "pipeline.yaml:2 source: found an empty object, expected either `connector` or `manifest`, not both",
             "pipeline.yaml:5 streams.users.sync_mode: found 'appending', expected 'full_refresh' or 'incremental'",
             "pipeline.yaml:7 streams.users.primary_key: found 5, expected a string or a list",
             "pipeline.yaml:8 streams.orders: found a list of 1, expected an object",
@@ -468,7 +468,7 @@ def test_a_source_is_a_connector_or_a_manifest(tmp_path: Path, source: str) -> N
     (line,) = error(tmp_path, LEAST.replace("{connector: shop}", source))
 
     assert line.startswith("pipeline.yaml:2 source: found ")
-    assert line.endswith("expected one of `connector` and `manifest`, and not both")
+    assert line.endswith("expected either `connector` or `manifest`, not both")
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", ".", "-a", "_cdk", "a b", "é", "''", "x" * 201, "5", "[a]"])

@@ -46,7 +46,7 @@ def test_a_start_that_fails_is_one_warning(caplog: pytest.LogCaptureFixture) -> 
         assert start.joined() is None
 
     assert [record.getMessage() for record in caplog.records] == [
-        "all is read in this process, for no cluster joins: no Java"
+        "everything is read in this process, because no cluster joined: no Java"
     ]
     assert (start.started, start.starting) == (True, False)
 
