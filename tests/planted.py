@@ -1545,7 +1545,7 @@ BUGS = [
     Bug(
         "what a read may have missed is not removed",
         "sync/loop/stream_commit",
-        "if self._moved:",
+        "if self._may_have_missed:",
         "if False:",
         "tests/worlds/test_moving_pages.py",
     ),
@@ -1747,7 +1747,7 @@ BUGS = [
     Bug(
         "a stream of which a slice is gone has failed",
         "sync/loop/stream_sync",
-        "if finished and self._schedule.never is not None:",
+        "if finished and self._schedule.final_failure is not None:",
         "if False:",
     ),
     Bug(

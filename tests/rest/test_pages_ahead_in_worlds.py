@@ -226,7 +226,7 @@ def test_a_budget_has_no_page_wait_that_is_not_due_and_none_is_spent_on_more_tha
 def test_a_task_whose_time_is_spent_reads_what_it_has_requested(tmp_path: Path) -> None:
     world = World(100)
     target = WriteTarget(Numbered(world), tmp_path, columns({}), 1)
-    job = BundleJob({0: target}, 6, AT_ONCE, before=Learned(AT_ONCE))
+    job = BundleJob({0: target}, 6, AT_ONCE, learned=Learned(AT_ONCE))
     (progress,) = read_bundle(job, [SliceTask(0, 0, Slice())], clock=lambda: float(world.requests)).progress
 
     assert (progress.read, progress.done) == (SIZE * world.requests, False)

@@ -149,7 +149,7 @@ def _status_lines(status: StreamStatus) -> Iterator[str]:
         for line in (*positions, *about_source(saved.source)):
             yield f"  {line}"
     if status.retained:
-        yield f"  kept: {', '.join(map(str, status.retained))}"
+        yield f"  retained: {', '.join(map(str, status.retained))}"
 
 
 class Entry(NamedTuple):
@@ -186,7 +186,7 @@ def entry_json(entry: Entry, most: int | None = None) -> Mapping[str, object]:
         "complete": None if saved is None else saved.complete,
         "sync": None if saved is None else saved.sync or None,
         "note": commit.note or None,
-        "kept": saved is not None,
+        "retained": saved is not None,
         "moves": [*map(str, islice(moved, most))],
     }
 
@@ -202,7 +202,7 @@ def _entry_line(entry: Entry) -> str:
     if commit.note:
         parts.append(orjson.loads(commit.note)["what"])
     if saved is None:
-        parts.append("not kept")
+        parts.append("not retained")
     else:
         parts.append("complete" if saved.complete else "interrupted")
         parts.append(f"sync {saved.sync[:8]}" if saved.sync else "no sync")

@@ -285,8 +285,8 @@ def _repeated(reports: Sequence[StreamReport]) -> str:
 
 def _about_stale(stale: StaleCount) -> str:
     rows = f"{counted(stale.missing, 'row')} that the source no longer has"
-    if stale.kept_because:
-        return f"{rows} stayed: {stale.kept_because}"
+    if stale.retained_because:
+        return f"{rows} stayed: {stale.retained_because}"
     return f"{rows} {'was' if stale.missing == 1 else 'were'} {'deleted' if stale.removal == 'hard' else 'flagged'}"
 
 

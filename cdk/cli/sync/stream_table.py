@@ -41,10 +41,10 @@ class Pace:
 
     def remaining(self, report: StreamReport, now: float) -> float | None:
         """Estimated seconds to the end at the pace so far; None without a sound estimate, or once it has passed."""
-        if not (report.all_planned and report.slices):
+        if not (report.all_planned and report.completed_slices):
             return None
-        each = (self.news - self.started) / report.slices
-        remaining = each * (report.planned - report.slices) - (now - self.news)
+        each = (self.news - self.started) / report.completed_slices
+        remaining = each * (report.planned - report.completed_slices) - (now - self.news)
         return remaining if remaining > 0 else None
 
 
@@ -53,7 +53,7 @@ def how_far(report: StreamReport, remaining: float | None = None) -> str:
 
     `12/30+ slices`: more will be planned while these are read. A stream with one slice shows only its page.
     """
-    done, planned = report.slices, report.planned
+    done, planned = report.completed_slices, report.planned
     if report.status is Status.REDUNDANT:
         return "read before"
     if report.status is Status.DONE:

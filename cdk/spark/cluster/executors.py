@@ -32,7 +32,7 @@ def executors(session: SparkSession) -> Workers:
             engine=session.version,
             master=driver.master,
             cancel=driver.cancel,
-            pool=ThreadTasks,
+            make_pool=ThreadTasks,
         )
 
 

@@ -23,11 +23,11 @@ class Interval:
     end: datetime
 
 
-Spans: TypeAlias = tuple[Interval, ...]
+Intervals: TypeAlias = tuple[Interval, ...]
 """A normal set of intervals."""
 
 
-def normal(spans: Iterable[Interval]) -> Spans:
+def normal(spans: Iterable[Interval]) -> Intervals:
     """Return intervals as a normal set that covers the same time."""
     merged: list[Interval] = []
     for span in sorted(spans):
@@ -40,7 +40,7 @@ def normal(spans: Iterable[Interval]) -> Spans:
     return tuple(merged)
 
 
-def minus(spans: Spans, others: Spans) -> Spans:
+def minus(spans: Intervals, others: Intervals) -> Intervals:
     """Return the time in `spans` that is not in `others`."""
     remaining: list[Interval] = []
     for span in spans:
@@ -69,7 +69,7 @@ def outward(span: Interval, bucket: timedelta) -> Interval:
     return Interval(floor(span.start, bucket), ceiling(span.end, bucket))
 
 
-def inward(spans: Spans, bucket: timedelta) -> Spans:
+def inward(spans: Intervals, bucket: timedelta) -> Intervals:
     """Shrink each interval to the whole buckets inside it."""
     return normal(Interval(ceiling(span.start, bucket), floor(span.end, bucket)) for span in spans)
 

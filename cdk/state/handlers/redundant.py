@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from cdk.base.errors import BadState, BugError, ConfigError
 from cdk.base.logs import logger
 from cdk.base.values import JsonValue, Stored, canonical
-from cdk.state.handlers.intervals import Interval, Spans, floor, inward, minus, normal, outward, require_zone
+from cdk.state.handlers.intervals import Interval, Intervals, floor, inward, minus, normal, outward, require_zone
 from cdk.state.handlers.run import StatefulRun
 from cdk.state.log.canonical_json import digest
 from cdk.state.log.slot_value import Kind
@@ -31,7 +31,7 @@ class Planned:
 
     requested: Interval
     """The request, extended by the part of the gap before it that the run fills."""
-    spans: Spans
+    spans: Intervals
     """The unread part of `requested`, oldest first; empty if the run is redundant."""
     gap: Interval | None = None
     """The range that stays unread between the newest covered range and `requested`."""
@@ -57,13 +57,13 @@ class RedundantRunSkipHandler:
         # `digest` starts with the name of the hash; 64 bits of it suffice to tell selections apart.
         self.selection = digest(canonical(selection).encode()).partition(":")[2][:16]
         path = f"state of {run.log.key} {self.slot}"
-        shown, standing = run.shown(self.slot, INTERVALS), run.standing(self.slot, INTERVALS)
+        shown, newest = run.shown(self.slot, INTERVALS), run.newest_value(self.slot, INTERVALS)
         # A run that ignores the state compares with nothing, but still adds to what earlier runs covered.
         self._shown = _read(shown, self.selection, path)
-        self._covered = _read(standing, self.selection, path)
+        self._covered = _read(newest, self.selection, path)
         # A bucket that had not ended when the read started may have grown since.
         self._settled = floor(run.log.clock() - run.options.settle, self._bucket)
-        self._done: Spans = ()
+        self._done: Intervals = ()
         self._failed: set[str] = set()
 
     def plan(self, start: datetime | None = None, end: datetime | None = None) -> Planned:
@@ -171,7 +171,7 @@ def _of_millis(millis: int) -> datetime:
     return datetime.fromtimestamp(millis / 1000, UTC)
 
 
-def _read(value: Stored, selection: str, path: str) -> Spans:
+def _read(value: Stored, selection: str, path: str) -> Intervals:
     """Parse the ranges of a slot's value; empty for None and for another selection. Raises BadState naming `path`."""
     if value is None:
         return ()

@@ -40,7 +40,7 @@ class StatefulRun:
         """Return the value of a slot that the run may compare with; None if there is none. Raises BadState."""
         return self.session.read(slot, kind)
 
-    def standing(self, slot: str, kind: Kind) -> Stored:
+    def newest_value(self, slot: str, kind: Kind) -> Stored:
         """Return a slot's value in the newest record, regardless of the mode: a run that ignores the state keeps it.
 
         Raises BadState.

@@ -106,9 +106,9 @@ class StaleEntityRemovalHandler:
         shown = run.shown(self.slot, ENTITIES)
         self._shown = read_sets(shown, path)
         # Parsing a million ids takes a second, so identical values are parsed once.
-        standing = shown if run.mode.read == "latest" else run.standing(self.slot, ENTITIES)
-        self._first = standing is None
-        self._standing = self._shown if standing is shown else read_sets(standing, path)
+        newest = shown if run.mode.read == "latest" else run.newest_value(self.slot, ENTITIES)
+        self._first = newest is None
+        self._newest = self._shown if newest is shown else read_sets(newest, path)
         self._scopes: dict[str, _Scope] = {}
         self._mentioned: set[str] = set()
         self._reconciled = False
@@ -116,7 +116,7 @@ class StaleEntityRemovalHandler:
     @property
     def known_scopes(self) -> Sequence[str]:
         """The scopes that earlier runs knew, sorted. The run must prove a scope empty that the source has dropped."""
-        return sorted({*self._standing, *self._shown})
+        return sorted({*self._newest, *self._shown})
 
     def add(self, id: str, scope: str = "") -> None:
         """Record an entity that the source has. Call it before `reconcile`."""
@@ -174,12 +174,12 @@ class StaleEntityRemovalHandler:
         self._reconciled = True
         known = self._known()
         compared = {name: self._compare(name, ids) for name, ids in known.items()}
-        kept_because, refused = self._judge(compared)
+        retained_because, refused = self._judge(compared)
         asks = self._run.writes
-        sets = self._merged({name: ids for name, ids in known.items() if kept_because[name]})
-        sets.update({name: dict(c.ids) for name, c in compared.items() if not kept_because[name]})
+        sets = self._merged({name: ids for name, ids in known.items() if retained_because[name]})
+        sets.update({name: dict(c.ids) for name, c in compared.items() if not retained_because[name]})
         self._propose(sets)
-        removals = {name: () if kept_because[name] else (*c.retried, *c.missing) for name, c in compared.items()}
+        removals = {name: () if retained_because[name] else (*c.retried, *c.missing) for name, c in compared.items()}
         if asks and (refused or any(removals.values()) or any(c.revived for c in compared.values())):
             self._run.session.commit("partial")
         reports = []
@@ -190,7 +190,7 @@ class StaleEntityRemovalHandler:
             pending = tuple(sorted(id for id, number in sets[name].items() if number == LEAVING))
             removable = tuple(sorted((*c.retried, *c.missing)))
             figures = (c.previous, len(self._current(name)), removable, len(away), len(back), pending, c.protected)
-            reports.append(ScopeReport(name, *figures, skip_reason=kept_because[name]))
+            reports.append(ScopeReport(name, *figures, skip_reason=retained_because[name]))
         if any(report.removed or report.revived for report in reports):
             self._propose(sets)
         for report in reports:
@@ -204,16 +204,16 @@ class StaleEntityRemovalHandler:
     def _judge(self, compared: Mapping[str, Compared]) -> tuple[Mapping[str, str], Sequence[str]]:
         """Return why each scope keeps its entities (empty if it does not), and the refusals for a person to decide."""
         options = self._run.options
-        kept_because = {name: self._scope(name).gap or self._run.skip_reason for name in compared}
+        retained_because = {name: self._scope(name).gap or self._run.skip_reason for name in compared}
         counts = {
             name: EntityCounts(c.previous, len(self._current(name)), len(c.missing))
             for name, c in compared.items()
-            if not kept_because[name]
+            if not retained_because[name]
         }
         removed = {name: compared[name].missing for name, counted in counts.items() if is_too_much(counted, options)}
         plan = digest(canonical(removed).encode()).partition(":")[2][:12]
         refusals = {name: refusal(name, counted, options, lambda: plan) for name, counted in counts.items()}
-        return kept_because | refusals, [text for text in refusals.values() if text]
+        return retained_because | refusals, [text for text in refusals.values() if text]
 
     def _compare(self, name: str, known: Mapping[str, int]) -> Compared:
         return compare(
@@ -227,11 +227,11 @@ class StaleEntityRemovalHandler:
 
     def _known(self) -> dict[str, dict[str, int]]:
         """Return the known ids by scope. An id that was now seen in another scope moves there, with its number."""
-        sets = {name: {**self._shown.get(name, {}), **self._standing.get(name, {})} for name in self._names()}
+        sets = {name: {**self._shown.get(name, {}), **self._newest.get(name, {})} for name in self._names()}
         if len(sets) == 1:
             return sets
         everywhere = set[str]().union(*(scope.present for scope in self._scopes.values()))
-        numbers = {id: number for ids in self._standing.values() for id, number in ids.items()}
+        numbers = {id: number for ids in self._newest.values() for id, number in ids.items()}
         for name, known in sets.items():
             ids_of_scope = self._current(name)
             stay = {id: number for id, number in known.items() if id in ids_of_scope or id not in everywhere}
@@ -243,7 +243,7 @@ class StaleEntityRemovalHandler:
         return {name: merged(ids, self._current(name), first=self._first) for name, ids in known.items()}
 
     def _names(self) -> list[str]:
-        return sorted({*self._standing, *self._shown, *self._scopes})
+        return sorted({*self._newest, *self._shown, *self._scopes})
 
     def _scope(self, name: str) -> _Scope:
         return self._scopes.setdefault(name, _Scope())

@@ -102,8 +102,8 @@ def _base(value: Frozen, before: Slot | None) -> Mapping[str, str] | None:
     """Return the texts of the parent's value; None if the whole value has to be written."""
     if before is None or value.base is None or before.maps or not 0 < len(before.blobs) <= _LAYERS:
         return None
-    standing = value_digest(before.json["kind"], before.json["version"], value.base)
-    if before.json["encoding"] != FORMAT or before.digest != standing:
+    base_digest = value_digest(before.json["kind"], before.json["version"], value.base)
+    if before.json["encoding"] != FORMAT or before.digest != base_digest:
         return None
     return flattened(loads_canonical(value.base, "slot"))
 

@@ -78,10 +78,10 @@ def open_session(
         yield StateSession(log, mode, run or {}, retention or Retention())
         return
     with log.store.lease(log.key):
-        landing = SinkTransaction(log, sink) if sink is not None else None
-        if landing is not None:
-            landing.reconcile(mode.seq, trusting=mode.read == "latest")
-        yield StateSession(log, mode, run or {}, retention or Retention(), landing, blind=blind)
+        transaction = SinkTransaction(log, sink) if sink is not None else None
+        if transaction is not None:
+            transaction.reconcile(mode.seq, trusting=mode.read == "latest")
+        yield StateSession(log, mode, run or {}, retention or Retention(), transaction, blind=blind)
 
 
 class StateSession:
@@ -96,12 +96,12 @@ class StateSession:
         mode: Mode,
         run: Mapping[str, JsonValue],
         retention: Retention,
-        landing: SinkTransaction | None = None,
+        transaction: SinkTransaction | None = None,
         *,
         blind: bool = False,
     ) -> None:
         self._log = log
-        self._transaction = landing
+        self._transaction = transaction
         self._mode = mode
         self._run = {"mode": {"read": mode.read, "write": mode.write}, **run}
         self._retention = retention

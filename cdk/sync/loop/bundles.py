@@ -159,7 +159,7 @@ class Bundles:
         """Whether planning finds no further slice until a task ends or a commit is made."""
 
     @property
-    def idle(self) -> int:
+    def idle_tasks(self) -> int:
         """Number of further tasks that could run now."""
         return max(0, min(self.concurrency.tasks_of(self._tasks) - len(self._running), self._idle_threads))
 
@@ -177,7 +177,7 @@ class Bundles:
     @property
     def beginning_tasks(self) -> int:
         """Number of tasks that are about to start, as far as is known, including the one of the last dealt bundle."""
-        return 1 + (min(self.idle, self._waiting) if self.all_planned else self.idle)
+        return 1 + (min(self.idle_tasks, self._waiting) if self.all_planned else self.idle_tasks)
 
     @property
     def _waiting(self) -> int:
@@ -214,7 +214,7 @@ class Bundles:
     def _lacks_slices(self, n: int) -> bool:
         """Whether fewer slices wait in a stream's queue than the idle tasks will read soon."""
         queue = self._queue_of(n)
-        enough = queue.bundle_size * max(1, self.idle) + self.concurrency.limit
+        enough = queue.bundle_size * max(1, self.idle_tasks) + self.concurrency.limit
         return not self.in_wave(n) and len(queue.waiting) < min(_MOST_SLICES, enough)
 
     def _plan_one(self, n: int) -> bool:
@@ -261,7 +261,7 @@ class Bundles:
 
     def next(self) -> Bundle | None:
         """Return the bundle to read in a new task; None if there is none or no further task may run."""
-        if not self.idle or any(bundle.suspicion is Suspicion.ALONE for bundle in self._running):
+        if not self.idle_tasks or any(bundle.suspicion is Suspicion.ALONE for bundle in self._running):
             return None
         self._drop_obsolete()
         suspects = (planned for planned in self._waiting_suspects if self._free_threads(planned.stream) > 0)
@@ -298,7 +298,7 @@ class Bundles:
         if not ready or (all(queue.kind is BundleKind.TO_END for queue in ready) and self._leaves_a_task()):
             return None
         queue = min(ready, key=lambda queue: (self._tasks_of(queue), queue.turn))
-        tasks = 1 if self._in_one_task(queue) else min(self.idle, self._free_threads(queue.stream))
+        tasks = 1 if self._in_one_task(queue) else min(self.idle_tasks, self._free_threads(queue.stream))
         queue.turn = next(self._turns)
         if queue.kind is BundleKind.IN_ORDER:
             if not queue.wave:
@@ -349,13 +349,13 @@ class Bundles:
         each of them one thread, for slices that a commit may free up, or its full share if this task cannot stop
         before its slices' ends.
         """
-        share = math.ceil(self._idle_threads / self.idle)
+        share = math.ceil(self._idle_threads / self.idle_tasks)
         if self._in_one_task(queue):
-            share = self._idle_threads - (self.idle - 1)
+            share = self._idle_threads - (self.idle_tasks - 1)
         threads = min(len(slices), share)
-        if self.all_planned and (others := self._waiting) < self.idle:
+        if self.all_planned and (others := self._waiting) < self.idle_tasks:
             reserve = self._threads_per_task if queue.kind is BundleKind.TO_END else 1
-            threads = max(threads, (self._idle_threads - (self.idle - 1 - others) * reserve) // (1 + others))
+            threads = max(threads, (self._idle_threads - (self.idle_tasks - 1 - others) * reserve) // (1 + others))
         threads = min(threads, self._free_threads(queue.stream))
         return Bundle(slices, threads, min(threads, self.concurrency.learned.level), queue)
 

@@ -72,7 +72,7 @@ class ReadCondition:
         """Whether there is nothing to commit so far, because nothing that was requested has changed."""
         return False
 
-    def described(self, saved: TableState, after: int | None, *, finished: bool) -> TableState:  # noqa: ARG002
+    def with_source_state(self, saved: TableState, after: int | None, *, finished: bool) -> TableState:  # noqa: ARG002
         """Return the state with its source state. after: version of the previous state. finished: all was read.
 
         Raises StateTooLarge.
@@ -130,7 +130,7 @@ class ConditionalState(ReadCondition):
     def moved(self) -> bool:
         return self._known != self._earlier
 
-    def described(self, saved: TableState, after: int | None, *, finished: bool) -> TableState:
+    def with_source_state(self, saved: TableState, after: int | None, *, finished: bool) -> TableState:
         value = to_value(self._known)
         document: dict[str, JsonValue] = {
             "kind": value.kind,

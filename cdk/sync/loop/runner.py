@@ -312,7 +312,7 @@ class SyncRunner:
         opened: dict[str, Running] = {name: NotRead(report) for name, report in redundant.items()}
 
         def report() -> list[StreamReport]:
-            return [opened[plan.name].standing for plan in planned if plan.name in opened]
+            return [opened[plan.name].current_report for plan in planned if plan.name in opened]
 
         self._facts, self._reports = replace(self._facts, target=str(target)), report
         for note in self._unfilled:

@@ -69,7 +69,7 @@ class SkipWindows:
                 planned = handler.plan(self._options.start_time, self._options.end_time)
                 start, end = planned.requested.start.isoformat(), planned.requested.end.isoformat()
                 plan = replace(stream_plan, window={"selection": handler.selection, "start": start, "end": end})
-                if planned.skip and (report := self._standing(plan, tables)) is not None:
+                if planned.skip and (report := self._redundant_report(plan, tables)) is not None:
                     redundant[plan.name] = replace(report, window=f"{start} to {end}")
                 else:
                     due.append(plan)
@@ -81,14 +81,14 @@ class SkipWindows:
         This records what a killed sync has read, and discards the windows of a table that was moved away or restored.
         Raises what `remember` raises.
         """
-        standing, news = [], False
+        reads, news = [], False
         for plan in plans:
             table, handler = tables.existing(plan.location), self._looked[plan.name]
             saved, moved = None if table is None else table.saved, self._is_moved(plan, table)
-            standing.append((plan, saved, moved))
+            reads.append((plan, saved, moved))
             news |= self._propose(handler, saved, moved=moved)
         if news:
-            self._commit(standing, sync=sync, status="partial")
+            self._commit(reads, sync=sync, status="partial")
 
     def remember(self, read: Iterable[tuple[StreamPlan, TableState]], *, sync: str, final: bool) -> None:
         """Record in the log the windows of streams whose states are complete.
@@ -99,13 +99,13 @@ class SkipWindows:
 
     def _commit(
         self,
-        standing: Iterable[tuple[StreamPlan, TableState | None, bool]],
+        reads: Iterable[tuple[StreamPlan, TableState | None, bool]],
         *,
         sync: str,
         status: Literal["partial", "final"],
     ) -> None:
         with self._run(writes=True, sync=sync) as run:
-            news = [self._propose(self._handler(run, plan), saved, moved=moved) for plan, saved, moved in standing]
+            news = [self._propose(self._handler(run, plan), saved, moved=moved) for plan, saved, moved in reads]
             if any(news):
                 # Keeps the effects: later syncs find the states of the tables in the newest record.
                 run.session.commit(status, [] if run.session.head is None else list(run.session.head.effects))
@@ -127,7 +127,7 @@ class SkipWindows:
             case _:
                 return news
 
-    def _standing(self, plan: StreamPlan, tables: OpenTables) -> StreamReport | None:
+    def _redundant_report(self, plan: StreamPlan, tables: OpenTables) -> StreamReport | None:
         """Return the report of a stream whose table has what the log says was read; None otherwise.
 
         The table must have the state recorded in the log, at the end of a read; or an interrupted read of another

@@ -60,7 +60,7 @@ class SliceSchedule:
         """Whether the source refused the page token of a slice, which was then read again from its start."""
         self._wasted_tokens: dict[str, EndedToken] = {}
         """Consecutive access tokens that ended without progress of any slice, by their marks."""
-        self.never: Failure | None = None
+        self.final_failure: Failure | None = None
         """The failure of a slice that can never be read; the state keeps that slice open."""
 
     def next(self) -> Slice | None:
@@ -123,7 +123,7 @@ class SliceSchedule:
             if len(self._wasted_tokens) >= _MOST_WASTED_TOKENS:
                 failure = Failure.of(_begins_again(slice, [*self._wasted_tokens.values()]))
         if failure is not None and failure.final:
-            self.never = self.never or failure
+            self.final_failure = self.final_failure or failure
         if unfinished:
             return failure
         if failure is None and not progress.done:

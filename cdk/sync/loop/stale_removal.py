@@ -168,7 +168,7 @@ class StaleRemoval:
         counted = EntityCounts(count.previous, count.current, count.missing)
         refused = "" if reason else refusal("", counted, self._options.guards(), lambda: f"{count.missing}-{plan()}")
         if reason or refused:
-            return replace(count, kept_because=reason or refused, refused=bool(refused))
+            return replace(count, retained_because=reason or refused, refused=bool(refused))
         return replace(count, removed=count.missing)
 
     def _doubt(self, saved: TableState) -> str:
@@ -206,4 +206,4 @@ def _where(files: Sequence[TableFile], spread: TaskMap) -> TaskMap:
 
 
 def _because(count: StaleCount) -> str:
-    return f": {count.kept_because}" if count.kept_because else ""
+    return f": {count.retained_because}" if count.retained_because else ""

@@ -75,7 +75,7 @@ class StreamCommit:
             removal,
             None if removal is None else StaleRemoval(plan, writing, removal),
         )
-        self._begins, self._moved = True, False
+        self._begins, self._may_have_missed = True, False
         # `begin` replaces it by a comparison with the columns of the table.
         self._emptied = EmptiedColumns(lambda: NO_COLUMNS)
         self.source = ReadCondition()
@@ -92,7 +92,7 @@ class StreamCommit:
             self.source = ConditionalState(self._plan, self._followed, before, resumed=resumed, removal=removal)
         self._emptied = self._compared_columns()
         self._emptied.add(saved.pending)
-        self._moved = False
+        self._may_have_missed = False
         return replace(saved, source=foreign_source_state(before))
 
     def _compared_columns(self) -> EmptiedColumns:
@@ -106,7 +106,7 @@ class StreamCommit:
     def add_result(self, progress: SliceResult) -> None:
         """Process what a slice's result says beyond its rows."""
         self.source.add_result(progress)
-        self._moved |= progress.moved
+        self._may_have_missed |= progress.may_have_missed
 
     def commit(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> Iterator[CommitOutcome]:
         """Commit rows and state, and yield the outcome of each commit as soon as it is made.
@@ -174,7 +174,7 @@ class StreamCommit:
         return CommitOutcome(Committed(known, done=self.source.moved), unchanged=True)
 
     def _with_source(self, saved: TableState, *, finished: bool) -> TableState:
-        return self.source.described(saved, self._writing.table.state_version, finished=finished)
+        return self.source.with_source_state(saved, self._writing.table.state_version, finished=finished)
 
     @property
     def _guards(self) -> StatefulOptions:
@@ -231,7 +231,7 @@ class StreamCommit:
         if self._begins and saved.rows_before is None:
             saved = removal.begin(saved, spread)
         self._begins = False
-        if self._moved:
+        if self._may_have_missed:
             # Committed even if this sync ends before the read does, because the next sync resumes the read.
             saved = replace(saved, rows_before=None)
         added = self._add(saved, rows, spread, complete=False)
@@ -240,7 +240,7 @@ class StreamCommit:
             return
         saved = self._with_source(added.committed.saved, finished=True)
         saved, stale, receipt = removal.commit(saved, spread)
-        refusal = RemovalRefused(stale.kept_because, path=removal.where) if stale.refused else None
+        refusal = RemovalRefused(stale.retained_because, path=removal.where) if stale.refused else None
         yield CommitOutcome(Committed(saved, done=True, receipt=receipt), stale, refusal=refusal)
         if self.source.conditional and stale.unremoved:
             # Stale rows can only be removed after a read, so the next sync must read even an unchanged source.

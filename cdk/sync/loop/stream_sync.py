@@ -168,7 +168,7 @@ class StreamSync:
         self._warn_of_mismatch(f"{self.stream.name}: {text}")
 
     @property
-    def standing(self) -> StreamReport:
+    def current_report(self) -> StreamReport:
         """The report, including the slices being read now and the requests so far."""
         return replace(
             self.report,
@@ -249,7 +249,7 @@ class StreamSync:
                 read=report.read + progress.read,
                 skipped=report.skipped + progress.skipped,
                 restarted=report.restarted + progress.restarted,
-                slices=report.slices + progress.done,
+                completed_slices=report.completed_slices + progress.done,
                 rejected=report.rejected + progress.rejected,
                 pages=report.pages + progress.pages,
                 by_slice=report.by_slice.plus(slice, progress),
@@ -263,7 +263,7 @@ class StreamSync:
     def fail(self, failure: Failure) -> None:
         """Stop reading this stream with a failure; what is covered is still committed."""
         if self.report.failure is None:
-            if failure is not self._schedule.never:
+            if failure is not self._schedule.final_failure:
                 logger.error("%s: %s", self.stream.name, failure.message)
             self.report = replace(self.report, status=Status.FAILED, failure=failure)
 
@@ -274,7 +274,9 @@ class StreamSync:
 
     def _end_early(self) -> None:
         """Stop reading this stream. If this sync had completed it before and has read nothing new since, it is done."""
-        if self._completed is not None and not any((self.report.pages, self.report.slices, self.report.commits)):
+        if self._completed is not None and not any(
+            (self.report.pages, self.report.completed_slices, self.report.commits)
+        ):
             self.saved = self._completed
             self.report = replace(self.report, status=Status.DONE)
         else:
@@ -365,8 +367,8 @@ class StreamSync:
 
     def _commit(self, files: Sequence[DataFile], spread: TaskMap) -> None:
         finished = self.active and bool(self._plan_slices(self._schedule.plan_end))
-        if finished and self._schedule.never is not None:
-            self.fail(self._schedule.never)
+        if finished and self._schedule.final_failure is not None:
+            self.fail(self._schedule.final_failure)
         finished = finished and self.active
         if finished and self.plan.forget_after is not None:
             self._schedule.forget_missing(self.plan.forget_after)

@@ -34,7 +34,7 @@ from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.counts import Readers
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.tasks.bundle_task import run_bundle
-from cdk.sync.tasks.commit_times import FIRST_GAP_SECONDS, CommitTimes
+from cdk.sync.tasks.commit_times import CommitTimes
 from cdk.sync.tasks.interim_results import InterimResults
 from cdk.sync.tasks.messages import BundleJob, BundleResult, Failure, SliceTask, WriteTarget
 from cdk.sync.tasks.task_pool import EndedTask
@@ -48,7 +48,7 @@ _PLANNING_SECONDS = 0.25
 _SHORT_TASK_SECONDS = 1.0
 """The time of a task that has fewer slices than it could read at once, while more are being planned."""
 
-_CLUSTER_START_SECONDS = FIRST_GAP_SECONDS
+_CLUSTER_START_SECONDS = 4.0
 """About how long a local Spark takes to start."""
 
 _SHORTEST_WATCH_SECONDS = 1.0
@@ -107,7 +107,7 @@ class TaskLoop:
         self.readers = Readers()
         self.readers.joined(workers)
         self.readers.concurrency = self._bundles.concurrency.count
-        self._pool, self._task_numbers = workers.pool(), count()
+        self._pool, self._task_numbers = workers.make_pool(), count()
         self._interruption = current_run().own(Interruption)
         self._live_folder, self._interim_key = activities().folder, secrets.token_bytes()
         self._running: dict[int, _RunningTask] = {}
@@ -245,7 +245,7 @@ class TaskLoop:
 
     def _target(self, n: int) -> WriteTarget:
         target = self._streams[n].target
-        return replace(target, stream=self._workers.copy(target.stream))
+        return replace(target, stream=self._workers.copy_stream(target.stream))
 
     def _finish(self, ended: EndedTask) -> None:
         """Process the final result of a task. Raises its error, unless that concerns a single stream or the cluster."""
@@ -389,7 +389,7 @@ def _failing_alone(stream: StreamSync, work: Callable[[], T]) -> T | None:
 
 def _read(workers: Workers, name: str, job: BundleJob, tasks: Sequence[SliceTask]) -> BundleResult:
     """Read slices in a task. name: the task's name in user interfaces."""
-    workers.name(name)
+    workers.set_name(name)
     (result,) = workers.spread(run_bundle, [(job, tasks)])
     return result
 

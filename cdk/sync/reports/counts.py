@@ -87,7 +87,7 @@ class StaleCount:
     """Number of rows of `previous` that it did not see."""
     removed: int = 0
     """Number of missing rows that were flagged or deleted."""
-    kept_because: str = ""
+    retained_because: str = ""
     """Why none of them was removed; empty if they were."""
     refused: bool = False
     """Whether a guard refused the removal, so that a person has to decide."""
@@ -95,7 +95,7 @@ class StaleCount:
     @property
     def unremoved(self) -> bool:
         """Whether stale rows stayed that a later read may remove."""
-        return bool(self.missing and self.kept_because) and self.removal != "report"
+        return bool(self.missing and self.retained_because) and self.removal != "report"
 
 
 @dataclass

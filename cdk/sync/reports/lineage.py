@@ -54,7 +54,7 @@ class Running(Protocol):
         """The table that its rows are written to; None for a stream that is not read."""
 
     @property
-    def standing(self) -> StreamReport:
+    def current_report(self) -> StreamReport:
         """Its report so far."""
 
 
@@ -62,7 +62,7 @@ class Running(Protocol):
 class NotRead:
     """A stream that is not read, because it is redundant, or its table or schema is unusable."""
 
-    standing: StreamReport
+    current_report: StreamReport
     table: None = None
 
 
@@ -109,7 +109,7 @@ def lineage(
     except BaseException as error:
         events.emit("FAIL", Failure.of(error).message)
         raise
-    reports = [run.standing for _, run in streams]
+    reports = [run.current_report for _, run in streams]
     statuses = {report.status for report in reports}
     kind = "FAIL" if Status.FAILED in statuses else "COMPLETE" if statuses <= {Status.DONE} else "ABORT"
     failures = [f"{report.name}: {report.failure.message}" for report in reports if report.failure is not None]
@@ -172,7 +172,7 @@ class _LineageRun:
 
         inputs, outputs = [], []
         for plan, run in self._streams:
-            stream, report = plan.stream, run.standing
+            stream, report = plan.stream, run.current_report
             inputs.append(ol.InputDataset(self._source, ".".join(filter(None, (stream.namespace, stream.name)))))
             table = ol.OutputDataset(*_name(plan.root))
             if run.table is not None:

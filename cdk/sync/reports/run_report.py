@@ -122,7 +122,7 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Js
             "planned": stream.planned,
             "all_planned": stream.all_planned,
             "started": stream.started,
-            "done": stream.slices,
+            "done": stream.completed_slices,
             "restarted": stream.restarted,
             # Masked before it is truncated, because half a secret would not be recognised.
             "listed": [{"slice": mask(name)[:_LONGEST_NAME], **asdict(counts)} for name, counts in detailed.items()],
@@ -158,9 +158,9 @@ def _stale(stale: StaleCount) -> Mapping[str, JsonValue]:
         "removal": stale.removal,
         "previous": stale.previous,
         "current": stale.current,
-        "gone": stale.missing,
+        "missing": stale.missing,
         "removed": stale.removed,
-        "kept": stale.kept_because or None,
+        "retained_because": stale.retained_because or None,
     }
 
 

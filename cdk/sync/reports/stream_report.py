@@ -38,7 +38,7 @@ class StreamReport:
     """Records left out because an earlier run had them, or because they are outside their slice's window."""
     restarted: int = 0
     """Slices that were read again from their start, because the source refused their saved page token."""
-    slices: int = 0
+    completed_slices: int = 0
     commits: int = 0
     total: int = 0
     """Rows of this generation, over all its syncs; if nothing had to be read, those that are in the table."""
@@ -95,12 +95,16 @@ class StreamReport:
         An interrupted incremental read may never reach one, because it asks partitions for new records again.
         """
         ends = self.status is Status.INTERRUPTED and self.sync_mode == "full_refresh"
-        return self.status is Status.DONE or (ends and bool(self.slices or self.read))
+        return self.status is Status.DONE or (ends and bool(self.completed_slices or self.read))
 
     @property
     def begins_anew(self) -> bool:
         """Whether it was interrupted before it reached a position, so that the next sync has nothing to resume from."""
-        return self.status is Status.INTERRUPTED and self.started and not (self.slices or self.read or self.total)
+        return (
+            self.status is Status.INTERRUPTED
+            and self.started
+            and not (self.completed_slices or self.read or self.total)
+        )
 
     @property
     def ends_in_list(self) -> bool:

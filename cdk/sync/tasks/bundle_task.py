@@ -251,8 +251,8 @@ def read_bundle(
     repeating: Repeating = repeating_in_a_thread,
 ) -> BundleResult:
     """Read slices, several at once, into files. Needs no Spark."""
-    first_threads = min(job.before.level, job.threads)
-    execute = Threads(job.threads, job.before)
+    first_threads = min(job.learned.level, job.threads)
+    execute = Threads(job.threads, job.learned)
     task_time = _TaskTime(job, execute, many=len(tasks) > job.threads, clock=clock)
     output = _TaskOutput(job, tasks, task_time, execute)
     copies = {n: StreamCopies(job.targets[n].stream) for n in output.writers}
@@ -265,7 +265,7 @@ def read_bundle(
         task_time.drained = True
 
     try:
-        with nullcontext() if job.interim is None else repeating(output.hand_over_if_late, job.interim.after):
+        with nullcontext() if job.interim is None else repeating(output.hand_over_if_late, job.interim.check_seconds):
             for task, page in execute(
                 begin_each(), partial(_read_slice, job.targets, task_time, output, copies=copies)
             ):

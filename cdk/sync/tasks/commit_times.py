@@ -7,7 +7,7 @@ the first commit is early, and a long sync commits rarely. All times are in seco
 from collections.abc import Callable
 from datetime import timedelta
 
-FIRST_GAP_SECONDS = 4.0
+_FIRST_GAP_SECONDS = 4.0
 """Time until the first commit is due. A commit takes a tenth of a second, however little it contains."""
 
 _LONGEST_GAP = 0.8
@@ -36,7 +36,7 @@ class CommitTimes:
     def __init__(self, checkpoint_interval: timedelta, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._longest_gap = checkpoint_interval.total_seconds() * _LONGEST_GAP
-        self._gap = min(FIRST_GAP_SECONDS, self._longest_gap)
+        self._gap = min(_FIRST_GAP_SECONDS, self._longest_gap)
         self.begin()
 
     def begin(self) -> None:

@@ -18,13 +18,13 @@ from cdk.base.process.durable_files import replace_file
 class InterimResults:
     """The interim results of one task, which leaves them for the driver to find. Picklable.
 
-    folder: accessible to both, if at all. task: its number. after: seconds between two checks whether the task is late.
-    key: secret of these two, which signs the files because they are unpickled.
+    folder: accessible to both, if at all. task: its number. check_seconds: interval at which the task checks whether it
+    is late. key: secret of these two, which signs the files because they are unpickled.
     """
 
     folder: Path
     task: int
-    after: float
+    check_seconds: float
     key: bytes = field(repr=False)
 
     def leave(self, index: int, result: object) -> None:

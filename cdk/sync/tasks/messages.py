@@ -120,7 +120,7 @@ class SliceResult:
     doubt: str = field(default="", compare=False)
     followed: bool = field(default=False, compare=False)
     """Whether a page named a next one."""
-    moved: bool = field(default=False, compare=False)
+    may_have_missed: bool = field(default=False, compare=False)
     """Whether records may have been missed, see ReadPage."""
     wasted_token: EndedToken | None = None
     """The access token that ended before the slice reached any position."""
@@ -191,7 +191,7 @@ class BundleJob:
     """The folder in which tasks note what they are doing."""
     limits: Limits = DEFAULT_LIMITS
     """When waiting rows are written."""
-    before: Learned = BEGINNING
+    learned: Learned = BEGINNING
     """What earlier tasks have learned about how many slices to read at once."""
     interim: InterimResults | None = None
     """Where it leaves interim results if a slice takes longer than the task's time."""

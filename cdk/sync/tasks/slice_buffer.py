@@ -162,7 +162,7 @@ class SliceBuffer:
         self.progress.warning = self.progress.warning or page.warning
         self.progress.doubt = self.progress.doubt or page.doubt
         self.progress.followed |= page.followed
-        self.progress.moved |= page.moved
+        self.progress.may_have_missed |= page.moved
         waiting = self._waiting
         if page.records:
             try:

@@ -87,19 +87,19 @@ class Workers:
     spread: TaskMap
     count: int
     """Maximum number of concurrent tasks."""
-    name: Callable[[str], None] = lambda _: None
+    set_name: Callable[[str], None] = lambda _: None
     """Sets the name of the next tasks for user interfaces."""
     limits: Limits = DEFAULT_LIMITS
     """When a task writes waiting rows."""
     cancel: Callable[[], None] = lambda: None
     """Cancels the running tasks, whose results are no longer needed."""
-    pool: Callable[[], TaskPool] = InlineTasks
+    make_pool: Callable[[], TaskPool] = InlineTasks
     """Makes the pool that runs the tasks that read: each is a call of `spread` with one item."""
     engine: str = ""
     """The version of the engine that runs the tasks, for reports; empty in this process."""
     master: str = ""
     """The address of the engine, without credentials."""
-    copy: Callable[[Stream], Stream] = _itself
+    copy_stream: Callable[[Stream], Stream] = _itself
     """Returns a stream for a task, which reads in parallel to the driver's thread."""
     cluster: "ClusterStart[Workers] | None" = None
     """The cluster whose workers may replace these; the pool stays."""
@@ -132,7 +132,7 @@ IN_PROCESS = Workers(run_inline, 1)
 
 def beside_the_driver(count: int, cluster: ClusterStart[Workers] | None = None) -> Workers:
     """Return workers in threads of this process. count: concurrent tasks. cluster: the one that may replace them."""
-    return Workers(run_inline, count, pool=ThreadTasks, copy=_copied, cluster=cluster)
+    return Workers(run_inline, count, make_pool=ThreadTasks, copy_stream=_copied, cluster=cluster)
 
 
 def _copied(stream: Stream) -> Stream:

@@ -120,10 +120,10 @@ def test_show_says_where_each_stream_stands(state: CommandLine, orders: Filled, 
     assert ran.lines == [
         "orders: state 3, complete, incremental append, generation 1 with 3 rows",
         f"  updated_at: {MAR}",
-        "  kept: 3, 2, 1",
+        "  retained: 3, 2, 1",
         "users: state 1, interrupted, full_refresh overwrite, generation 1 with 0 rows",
         "  page: 3",
-        "  kept: 1",
+        "  retained: 1",
     ]
     assert orders.version == 3
 

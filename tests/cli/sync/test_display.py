@@ -25,7 +25,7 @@ USERS = StreamReport(
     read=12_345_678,
     written=12_345_670,
     skipped=1_234_567,
-    slices=9,
+    completed_slices=9,
     commits=3,
     total=98_765_432,
 )
@@ -125,16 +125,20 @@ def test_a_long_name_is_folded_and_not_cut() -> None:
 
 def test_elsewhere_than_on_a_terminal_there_is_a_line_now_and_then_and_one_at_the_end() -> None:
     out, clock = console(terminal=False), Clock()
-    waiting = [replace(USERS, name="[users]", status=Status.READING, commits=0, written=0, skipped=0, slices=0)]
+    waiting = [
+        replace(USERS, name="[users]", status=Status.READING, commits=0, written=0, skipped=0, completed_slices=0)
+    ]
     with Display("shop", console=out, clock=clock) as display:
         display.show(waiting, 0)
         moved = waiting[0]
         for clock.now in range(1, 14):
-            moved = replace(waiting[0], written=clock.now * 1000, commits=clock.now, planned=20, slices=clock.now)
+            moved = replace(
+                waiting[0], written=clock.now * 1000, commits=clock.now, planned=20, completed_slices=clock.now
+            )
             display.show([moved], 1.0)
             display.show([moved], 0)
         clock.now = 13.5
-        done = replace(moved, status=Status.DONE, slices=20)
+        done = replace(moved, status=Status.DONE, completed_slices=20)
         display.show([done], 0)
         display.show([done], 0)
 
@@ -223,7 +227,7 @@ def test_the_summary_says_what_was_asked_of_the_api() -> None:
 
 
 def test_a_stream_that_was_interrupted_before_a_position_is_said_to_begin_anew() -> None:
-    waits = replace(USERS, status=Status.INTERRUPTED, read=0, slices=0, total=0, planned=1, resumed=True)
+    waits = replace(USERS, status=Status.INTERRUPTED, read=0, completed_slices=0, total=0, planned=1, resumed=True)
     anew, goes_on = (replace(waits, started=True), replace(ORDERS, status=Status.INTERRUPTED, failure=None))
     run = RunFacts(interrupted="max_requests")
 
@@ -270,10 +274,10 @@ def test_rows_that_the_source_has_no_more_are_noted() -> None:
     assert "\nusers: 1,200 rows that the source no longer has were flagged\n" in noted(flagged)
     deleted = replace(flagged, removal="hard", missing=1, removed=1)
     assert "\nusers: 1 row that the source no longer has was deleted\n" in noted(deleted)
-    counted = replace(flagged, removal="report", missing=2, removed=0, kept_because="removal is report")
+    counted = replace(flagged, removal="report", missing=2, removed=0, retained_because="removal is report")
     assert "\nusers: 2 rows that the source no longer has stayed: removal is report\n" in noted(counted)
     assert "no more" not in noted(replace(counted, missing=0))
-    assert "no more" not in noted(replace(counted, kept_because="too many", refused=True))
+    assert "no more" not in noted(replace(counted, retained_because="too many", refused=True))
 
 
 def test_a_stream_that_was_read_before_says_so() -> None:
@@ -286,7 +290,7 @@ def test_a_stream_that_was_read_before_says_so() -> None:
 
 
 def test_a_stream_whose_source_has_not_changed_says_so() -> None:
-    same = replace(USERS, unchanged=True, read=0, written=0, commits=0, slices=1)
+    same = replace(USERS, unchanged=True, read=0, written=0, commits=0, completed_slices=1)
     out = console(terminal=False)
     with Display("shop", console=out) as display:
         display.show([replace(same, status=Status.READING, unchanged=False)], 1)
@@ -299,7 +303,7 @@ def test_a_stream_whose_source_has_not_changed_says_so() -> None:
 def test_what_is_done_between_commits_is_on_the_screen() -> None:
     out = console(terminal=True, width=120)
     display = Display("shop", console=out)
-    reading = replace(USERS, status=Status.READING, planned=1, slices=0, pages=0, reading=1)
+    reading = replace(USERS, status=Status.READING, planned=1, completed_slices=0, pages=0, reading=1)
     display.show([reading, ORDERS], 0)
     display.doing = lambda: {
         "users": StreamActivity(3, time.time() + 7.9, "connection refused"),

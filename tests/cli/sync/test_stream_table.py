@@ -11,7 +11,7 @@ from cdk.sync.reports.stream_report import Status, StreamReport
 
 WAITING = StreamReport("orders", Status.READING, "incremental", "append")
 READING = replace(WAITING, reading=2, planned=1, pages=17, written=1_234_567, commits=3)
-SLICES = replace(READING, planned=30, slices=12)
+SLICES = replace(READING, planned=30, completed_slices=12)
 
 
 def shown(reports: Sequence[StreamReport], *, width: int = 100, height: int = 24, now: float = 10.0) -> list[str]:
@@ -39,8 +39,8 @@ def shown(reports: Sequence[StreamReport], *, width: int = 100, height: int = 24
         (replace(SLICES, all_planned=True), 18.0, "12/30 slices, 40%, 18 s left"),
         (replace(SLICES, all_planned=True, status=Status.FAILED), 18.0, "12/30 slices, 40%"),
         (replace(SLICES, all_planned=True, status=Status.INTERRUPTED), 18.0, "12/30 slices, 40%"),
-        (replace(SLICES, slices=30, status=Status.DONE), None, "30 slices"),
-        (replace(READING, slices=1, status=Status.DONE), None, "17 pages"),
+        (replace(SLICES, completed_slices=30, status=Status.DONE), None, "30 slices"),
+        (replace(READING, completed_slices=1, status=Status.DONE), None, "17 pages"),
     ],
 )
 def test_how_far_a_stream_is_and_no_more_than_is_known(report: StreamReport, left: float | None, said: str) -> None:
@@ -52,7 +52,7 @@ def test_the_time_left_follows_from_the_pace_of_the_slices_and_runs_down_until_i
 
     assert [pace.remaining(report, now) for now in (29.0, 35.0, 65.0)] == [36.0, 30.0, None]
     assert pace.remaining(SLICES, 29.0) is None
-    assert pace.remaining(replace(report, slices=0), 29.0) is None
+    assert pace.remaining(replace(report, completed_slices=0), 29.0) is None
 
 
 def test_the_rate_is_that_of_the_time_in_which_rows_came() -> None:

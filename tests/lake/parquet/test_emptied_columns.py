@@ -64,7 +64,7 @@ def warned(
     while run.active:
         # A bundle without time: each page is committed by itself.
         run.commit(read_bundle_of(run, 1, lambda pieces: read_bundle(BundleJob({0: run.target}, 0, 1), pieces)))
-    return [text for text in run.standing.warnings if "found no" in text]
+    return [text for text in run.current_report.warnings if "found no" in text]
 
 
 @st.composite

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk import ConfigError
-from cdk.state.handlers.intervals import Interval, Spans, ceiling, floor, inward, minus, normal, outward, require_zone
+from cdk.state.handlers.intervals import Interval, Intervals, ceiling, floor, inward, minus, normal, outward, require_zone
 
 EPOCH = datetime(2024, 1, 1, tzinfo=UTC)  # a Monday
 HOUR = timedelta(hours=1)
@@ -17,11 +17,11 @@ def at(hour: int) -> datetime:
     return EPOCH + hour * HOUR
 
 
-def spans(pairs: list[tuple[int, int]]) -> Spans:
+def spans(pairs: list[tuple[int, int]]) -> Intervals:
     return normal(Interval(at(start), at(end)) for start, end in pairs)
 
 
-def hours(found: Spans) -> set[int]:
+def hours(found: Intervals) -> set[int]:
     """The hours of a set, one by one: what the algebra is compared with."""
     return {hour for span in found for hour in range((span.start - EPOCH) // HOUR, (span.end - EPOCH) // HOUR)}
 
@@ -29,7 +29,7 @@ def hours(found: Spans) -> set[int]:
 PAIRS = st.lists(st.tuples(st.integers(-30, 30), st.integers(-30, 30)), max_size=6)
 
 
-def is_normal(found: Spans) -> bool:
+def is_normal(found: Intervals) -> bool:
     return all(span.start < span.end for span in found) and all(one.end < other.start for one, other in pairwise(found))
 
 

@@ -106,8 +106,8 @@ def test_a_run_knows_what_stands_whatever_it_may_see(read: str, shown: Json) -> 
             session.propose("global:", KIND.of(value))
             session.commit("final")
     with stateful_run(log, StatefulOptions(enabled=True), mode=Mode(read)) as run:
-        assert (run.shown("global:", KIND), run.standing("global:", KIND)) == (shown, 2)
-        assert run.standing("global:other", KIND) is None
+        assert (run.shown("global:", KIND), run.newest_value("global:", KIND)) == (shown, 2)
+        assert run.newest_value("global:other", KIND) is None
 
 
 def test_one_run_at_a_time(tmp_path: Path) -> None:

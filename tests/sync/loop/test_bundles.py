@@ -105,7 +105,7 @@ def test_a_deadly_slice_ends_its_stream_and_no_other(
     folder, tasks = tmp_path_factory.mktemp("lake"), Tasks(chances=Chances(chances))
     streams = [Parts(f"s{n}", parts) for n, parts in enumerate(deadly)]
 
-    result = sync(folder, streams, Workers(tasks.spread, 3, pool=lambda: tasks))
+    result = sync(folder, streams, Workers(tasks.spread, 3, make_pool=lambda: tasks))
 
     for stream, report in zip(streams, result.streams, strict=True):
         if stream.deadly:
@@ -122,7 +122,7 @@ def test_a_deadly_slice_ends_its_stream_and_no_other(
 def test_tasks_that_are_too_much_together_are_read_one_after_the_other(tmp_path: Path) -> None:
     tasks = Tasks(dies=lambda running: running > 1)
 
-    result = sync(tmp_path, [Parts("s", frozenset())], Workers(tasks.spread, 3, pool=lambda: tasks))
+    result = sync(tmp_path, [Parts("s", frozenset())], Workers(tasks.spread, 3, make_pool=lambda: tasks))
 
     assert result.ok
     assert count(tmp_path, "s") == 2 * PARTS

@@ -85,7 +85,7 @@ def test_a_slice_that_failed_does_not_come_again() -> None:
     plan.add_result(second, SliceResult(1, failure=Failure("a pause", "transient_error", "")))
     plan.add_result(third, SliceResult(2, (Done(),)))
 
-    assert (handed(plan), plan.never) == ([], gone)
+    assert (handed(plan), plan.final_failure) == ([], gone)
 
 
 def test_a_stream_fails_when_three_tokens_in_a_row_get_none_of_its_slices_further() -> None:

@@ -351,7 +351,7 @@ def test_a_read_that_was_begun_before_anybody_asked_removes_nothing(tmp_path: Pa
 
     assert (resumed.resumed, resumed.status, lake.flagged) == (True, Status.DONE, [])
     assert resumed.stale is not None
-    assert resumed.stale.kept_because.startswith("it is uncertain whether the read was complete")
+    assert resumed.stale.retained_because.startswith("it is uncertain whether the read was complete")
     assert (lake.sync(Users(range(8))).stale, lake.flagged) == (count(10, 8, 2, 2), [8, 9])
 
 
@@ -497,7 +497,14 @@ def test_the_report_of_a_run_has_what_was_removed(lake: Lake) -> None:
     runner = lake.runner(Users(range(8)))
     (stream,) = runner.run().to_json()["streams"]
 
-    assert stream["stale"] == {"removal": "soft", "previous": 10, "current": 8, "gone": 2, "removed": 2, "kept": None}
+    assert stream["stale"] == {
+        "removal": "soft",
+        "previous": 10,
+        "current": 8,
+        "missing": 2,
+        "removed": 2,
+        "retained_because": None,
+    }
 
 
 @pytest.mark.parametrize(

@@ -487,7 +487,7 @@ def shrunk(folder: Path, remove_stale: RemoveStaleOptions | None) -> StreamRepor
     plan = StreamPlan(stream, LocalFolder(folder), "full_refresh", "overwrite", remove_stale=remove_stale)
     sync = StreamSync(plan, OpenTables("shop"), sync="s2")
     finish(sync)
-    return sync.standing
+    return sync.current_report
 
 
 def test_an_overwrite_of_many_rows_by_few_is_warned_of(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ class Watched:
             checkpoint_interval=timedelta(seconds=interval),
             concurrency=concurrency,
         )
-        workers = Workers(self._spread, tasks, pool=InlineTasks if pool is None else lambda: pool)
+        workers = Workers(self._spread, tasks, make_pool=InlineTasks if pool is None else lambda: pool)
         self.loop = TaskLoop(pipeline, [self.run], workers, self._watch, clock)
 
     def read_all(self) -> list[tuple[float, int]]:
@@ -426,12 +426,12 @@ def test_slices_that_share_a_task_with_one_that_goes_on_do_not_wait_for_it(tmp_p
 
     with RunScope(shared={Interruption: Interruption()}).working():
         activities().folder = tmp_path
-        workers = replace(beside_the_driver(2), copy=lambda stream: stream)
+        workers = replace(beside_the_driver(2), copy_stream=lambda stream: stream)
         loop = TaskLoop(pipeline, [run], workers, watch)
         loop.read_all()
 
     assert stream.waited
-    assert (run.report.status, run.report.written, run.report.slices) == (Status.DONE, 40, 40)
+    assert (run.report.status, run.report.written, run.report.completed_slices) == (Status.DONE, 40, 40)
     files = DeltaTable(str(tmp_path / "table")).file_uris()
     assert sorted(row["id"] for file in files for row in pq.read_table(file).to_pylist()) == list(range(40))
     assert loop.readers.process.slices == 40
@@ -951,7 +951,7 @@ def test_whatever_ends_first_and_whoever_dies_each_row_lands_once(  # noqa: PLR0
             stream.step, stream.sent = pool.page, 0
         requests = RequestLease(life if end == "limited" else None)
         cluster = SimulatedCluster(pool.spread, tasks + more, joins)
-        workers = Workers(pool.spread, tasks, pool=lambda: pool, cluster=cluster)
+        workers = Workers(pool.spread, tasks, make_pool=lambda: pool, cluster=cluster)
         with RunScope(shared={Interruption: pool.interruption}).working(), leasing(requests):
             activities().folder = live
             loop = TaskLoop(pipeline, runs, workers, lambda _: watch(loop), clock)

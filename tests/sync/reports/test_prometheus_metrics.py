@@ -92,7 +92,7 @@ def test_metrics_are_the_figures_of_the_report(
             "written_files": stream.files,
             "written_bytes": stream.bytes,
             "slices_planned": stream.planned,
-            "slices_completed": stream.slices,
+            "slices_completed": stream.completed_slices,
             "slices_restarted": stream.restarted,
             "commits": stream.commits,
             "commit_seconds": told["commits"]["seconds"],

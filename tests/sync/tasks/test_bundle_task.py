@@ -107,7 +107,7 @@ def run(
 ) -> BundleResult:
     pieces = [SliceTask(number, 0, slice) for number, slice in enumerate(slices)]
     result = read_bundle(
-        BundleJob({0: target(folder, stream)}, seconds, threads, limits=limits, before=Learned(threads)),
+        BundleJob({0: target(folder, stream)}, seconds, threads, limits=limits, learned=Learned(threads)),
         pieces,
         clock or Clock(),
     )
@@ -280,7 +280,7 @@ def test_slices_that_are_read_together_have_each_their_own_attributes(tmp_path: 
 
 @pytest.mark.parametrize(("threads", "begin"), [(1, 1), (5, 1), (5, 3)])
 def test_a_task_says_how_many_slices_it_came_to_read_at_once(tmp_path: Path, threads: int, begin: int) -> None:
-    job = BundleJob({0: target(tmp_path, Users())}, 100, threads, before=Learned(begin))
+    job = BundleJob({0: target(tmp_path, Users())}, 100, threads, learned=Learned(begin))
 
     result = read_bundle(job, [SliceTask(0, 0, Slice())], Clock())
 
