@@ -8,12 +8,12 @@ mark names the secret's place in the config and its encoding: `<secret credentia
 import json
 import re
 from base64 import b32encode, b64encode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache, reduce
 from html import escape
 from urllib.parse import quote, quote_plus
 
-from cdk.base.values import FieldValue, JsonSchema, JsonValue, branches_of
+from cdk.base.values import FieldValue, JsonSchema, JsonValue, branches_of, map_strings, walk
 
 HIDDEN = "****"
 
@@ -175,19 +175,9 @@ def _letter(letter: str) -> str:
 
 
 def _texts(value: JsonValue, path: str) -> Iterator[tuple[str, str]]:
-    match value:
-        case bool() | None | "":
-            return
-        case str() | int() | float():
-            yield path, str(value)
-        case Mapping():
-            for name, item in value.items():
-                yield from _texts(item, _inner(path, name))
-        case list():
-            for number, item in enumerate(value):
-                yield from _texts(item, _inner(path, number))
-        case _:
-            pass
+    for keys, item in walk(value):
+        if isinstance(item, str | int | float) and not isinstance(item, bool) and item != "":
+            yield reduce(_inner, keys, path), str(item)
 
 
 def _inner(path: str, name: object) -> str:
@@ -211,11 +201,11 @@ class SecretMarks:
             return token
         if self._pattern is None:
             self._pattern = self._compiled()
-        return _mapped(token, self._cut)
+        return map_strings(token, self._cut, names=True)
 
     def restore(self, token: FieldValue) -> FieldValue:
         """Replace the marks in `token` by the secrets that they name, with their current values in the config."""
-        return _mapped(token, self._restored) if self._secrets else token
+        return map_strings(token, self._restored, names=True) if self._secrets else token
 
     def _compiled(self) -> re.Pattern[str]:
         for path, value in self._secrets.items():
@@ -242,15 +232,3 @@ class SecretMarks:
     def _value(self, match: re.Match[str]) -> str:
         value = self._secrets.get(match[1])
         return match.group() if value is None else spellings(value).get(match[2], match.group())
-
-
-def _mapped(value: FieldValue, change: Callable[[str], str]) -> FieldValue:
-    match value:
-        case str():
-            return change(value)
-        case Mapping():
-            return {change(name): _mapped(item, change) for name, item in value.items()}
-        case list() | tuple():
-            return [_mapped(item, change) for item in value]
-        case _:
-            return value

@@ -192,6 +192,40 @@ def _copied(value: FieldValue) -> FieldValue:
     return value
 
 
+def map_strings(value: FieldValue, change: Callable[[str], str], *, names: bool = False) -> FieldValue:
+    """A copy of a JSON value with `change` applied to each string in it; with `names`, to the names of fields as well.
+
+    Tuples become lists. Values that are not JSON are kept.
+    """
+    match value:
+        case str():
+            return change(value)
+        case Mapping():
+            return {
+                change(name) if names else name: map_strings(item, change, names=names) for name, item in value.items()
+            }
+        case list() | tuple():
+            return [map_strings(item, change, names=names) for item in value]
+        case _:
+            return value
+
+
+def walk(value: JsonValue, keys: Keys = ()) -> Iterator[tuple[Keys, JsonValue]]:
+    """The values in a JSON value that contain no others, each with the names and indexes that lead to it, in order.
+
+    Empty objects and lists are left out. keys: those that lead to `value`.
+    """
+    match value:
+        case Mapping():
+            for name, item in value.items():
+                yield from walk(item, (*keys, name))
+        case list() | tuple():
+            for number, item in enumerate(value):
+                yield from walk(item, (*keys, number))
+        case _:
+            yield keys, value
+
+
 def dotted(keys: Sequence[str | int]) -> str:
     """A path inside a document as people write it: `streams[2].name`."""
     return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip(".")

@@ -11,7 +11,8 @@ from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue, canonical, json_kind, undotted
 from cdk.sources.config import prepared_config
-from cdk.sources.variables import environment, with_variables
+from cdk.sources.environment import environment
+from cdk.sources.variables import with_variables
 from cdk.streams.source import Source
 
 

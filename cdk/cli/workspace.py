@@ -24,7 +24,8 @@ from cdk.cli.authoring.file_checks import kind_of
 from cdk.cli.pipeline_from_file import file_pipeline
 from cdk.cli.state.options import PipelineFile
 from cdk.sources.discovery import find_source
-from cdk.sources.variables import env_file_secrets, environment, has_lookups, named_values, with_variables
+from cdk.sources.environment import env_file_secrets, environment
+from cdk.sources.variables import has_lookups, named_values, with_variables
 from cdk.streams.source import Source
 from cdk.sync.settings.pipeline_file import PLAIN_KEYS
 

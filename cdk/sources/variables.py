@@ -1,22 +1,17 @@
-"""Replaces `${NAME}` in files that users write by environment variables; treats values as secrets if in doubt.
+"""Replaces `${NAME}` in files that users write by variables of an environment; treats values as secrets if in doubt.
 
-`${NAME:-text}` yields the text if the variable is unset or empty, and `$${` a literal `${`. A file `.env` in the folder
-of the user's file supplies variables that the environment lacks. `${file:PATH}` yields the content of a file, and
-`${command:pass show api}` the output of a command: environments look these up as if they were variables.
+`${NAME:-text}` yields the text if the variable is unset or empty, and `$${` a literal `${`. `${file:PATH}` yields the
+content of a file, and `${command:pass show api}` the output of a command: environments look these up as if they were
+variables (`cdk.sources.environment`).
 """
 
-import os
 import re
-import shlex
-import subprocess
-from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Mapping
-from pathlib import Path
 
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.secret_names import looks_secret
-from cdk.base.values import JsonValue, Keys
+from cdk.base.values import JsonValue, Keys, walk
 
 _VARIABLE = re.compile(
     r"\$\$\{|\$\{(?:(?P<lookup>(?:file|command):[^}]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
@@ -26,142 +21,24 @@ _NAME_IN_CAPITALS = re.compile(r"[A-Z][A-Z0-9_]*")
 _PLAIN = re.compile(r"(?:abfss?://[a-z0-9-]+@|[a-z][a-z0-9]*://)?[\w ./~-]*")
 """A name, a number, a path, or a URL without user, password and parameters."""
 _PORT = re.compile(r"(?:\w+_)?PORT")
-_MIN_UNUSED_LENGTH, _MIN_NAMED_LENGTH = 6, 4
-"""Minimum lengths of values of `.env` to mask: those that no file uses, and those with a secret-looking name.
-
-Shorter values would be found, and masked by mistake, in every other text; those with a secret-looking name in a few.
-"""
-_SEGMENT = r"(?:[a-z_-]+\d{0,2}|\d{1,5})"
-_ORDINARY = re.compile(rf"[a-z_]+|(?:[a-z][a-z0-9]*:/|[.]{{0,2}}|~|[a-z_-]+)(?:/{_SEGMENT}(?:[.:]{_SEGMENT})*)+/?")
-"""A lower-case word, or a path or URL of such words and small numbers: masking these would hide half of a page."""
-_COMMAND_TIMEOUT_SECONDS = 60
-"""Timeout in seconds of a command that prints a secret, as it may wait for input."""
-
-
-def environment(folder: Path, *further: Path, refused: str = "") -> Mapping[str, str]:
-    """Return the variables of the environment, those that `.env` in `folder` adds, and lookups of files and commands.
-
-    further: folders whose `.env` supplies what all of these lack, such as the pipeline's folder for a config that the
-    pipeline names. refused: if set, lookups of files and commands raise ConfigError with this reason, as they do when
-    they fail. Raises ConfigError: when a `.env` cannot be read.
-    """
-    return ChainMap(_Lookups(folder, refused), *_variables(folder, *further))  # type: ignore[arg-type] # read only
-
-
-def env_file_secrets(folder: Path, *, named: Collection[str] = ()) -> Iterator[str]:
-    """Yield the values of a folder's `.env` that may be secret, whether a file uses them or not.
-
-    named: values that files of this folder use; where they are used decides whether they are secret.
-    Raises ConfigError: when `.env` cannot be read.
-    """
-    for name, value in _file_variables(folder).items():
-        named_secret = looks_secret(name)
-        ordinary = value in named or (not named_secret and _ORDINARY.fullmatch(value))
-        if len(value) >= (_MIN_NAMED_LENGTH if named_secret else _MIN_UNUSED_LENGTH) and not ordinary:
-            yield value
 
 
 def named_values(value: JsonValue, environ: Mapping[str, str]) -> set[str]:
     """Return the values of all variables that are used anywhere in `value`, as far as they are set."""
-    names = set[str]()
-
-    def collect(variable: re.Match[str], _: Keys) -> str:
-        names.add(variable["name"] or "")
-        return ""
-
-    _with_replaced(value, (), collect)
+    names = {variable["name"] or "" for _, variable in _variables_in(value)}
     return {environ[name] for name in names if name in environ}
-
-
-def _variables(*folders: Path) -> Iterator[Mapping[str, str]]:
-    yield os.environ
-    yield from map(_file_variables, folders)
-
-
-def _file_variables(folder: Path) -> Mapping[str, str]:
-    """Return the variables in a folder's `.env`; empty if there is none. Raises ConfigError: when it cannot be read."""
-    file = folder / ".env"
-    if not file.is_file():
-        return {}
-    from dotenv import dotenv_values  # noqa: PLC0415 - most folders have no such file
-
-    try:
-        values = dotenv_values(file, interpolate=False)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", path=str(file)) from error
-    return {name: value for name, value in values.items() if value is not None}
-
-
-class _Lookups(dict[str, str]):
-    """The values of `file:PATH` and `command:...`, each looked up once. Paths are relative to `folder`."""
-
-    def __init__(self, folder: Path, refused: str) -> None:
-        super().__init__()
-        self._folder, self._refused = folder, refused
-
-    def __missing__(self, name: str) -> str:
-        kind, _, text = name.partition(":")
-        if not text:
-            raise KeyError(name)
-        if self._refused:
-            raise ConfigError(f"the {kind} `{_shown(text)}` {self._refused}")
-        # Files and command outputs usually end with a line feed; secrets rarely do.
-        value = (self._file(text) if kind == "file" else self._output(text)).strip("\r\n")
-        if not value:
-            what = "is empty" if kind == "file" else "printed nothing"
-            raise ConfigError(f"the {kind} `{_shown(text)}` {what}, expected a value")
-        self[name] = value
-        return value
-
-    def _file(self, text: str) -> str:
-        try:
-            return (self._folder / Path(text).expanduser()).read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            raise ConfigError(f"the file `{text}` is not UTF-8 text") from None
-        except OSError as error:
-            raise ConfigError(f"the file `{text}` cannot be read: {error.strerror}") from None
-
-    def _output(self, text: str) -> str:
-        """Run a command without a shell and return its output. Errors show only its program; stderr is the caller's."""
-        try:
-            done = subprocess.run(  # noqa: S603 - the user's file names the command, as it may name Python code
-                shlex.split(text),
-                cwd=self._folder,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                timeout=_COMMAND_TIMEOUT_SECONDS,
-                check=False,
-            )
-            if done.returncode == 0:
-                return done.stdout.decode()
-            why = f"failed with exit code {done.returncode}"
-        except subprocess.TimeoutExpired:
-            why = f"did not finish within {_COMMAND_TIMEOUT_SECONDS} s"
-        except (OSError, ValueError) as error:
-            # The error of an output that is not text would show a part of it.
-            why = (
-                f"cannot be run: {error.strerror}"
-                if isinstance(error, OSError)
-                else "is not a valid command line, or its output is not UTF-8 text"
-            )
-        raise ConfigError(f"the command `{_shown(text)}` {why}; try it in a shell, in the folder of the file")
-
-
-def _shown(text: str) -> str:
-    return f"{text.partition(' ')[0]} …" if " " in text else text
 
 
 def has_lookups(value: JsonValue) -> bool:
     """Whether `value` has a `${file:...}` or a `${command:...}` anywhere."""
-    match value:
-        case Mapping():
-            return any(map(has_lookups, value.values()))
-        case list():
-            return any(map(has_lookups, value))
-        case str():
-            return any(variable["lookup"] for variable in _VARIABLE.finditer(value))
-        case _:
-            return False
+    return any(variable["lookup"] for _, variable in _variables_in(value))
+
+
+def _variables_in(value: JsonValue) -> Iterator[tuple[Keys, re.Match[str]]]:
+    """Yield the variables in the strings of a value, well-formed or not, each with the place of its string."""
+    for keys, text in walk(value):
+        if isinstance(text, str):
+            yield from ((keys, variable) for variable in _VARIABLE.finditer(text))
 
 
 def with_variables(
@@ -212,15 +89,11 @@ def with_variables(
 
 def _malformed_variables(value: JsonValue, where: Callable[[Keys], str], foreign: Keys | None) -> list[str]:
     """Return an error text for each malformed variable."""
-    errors: list[str] = []
-
-    def check(variable: re.Match[str], keys: Keys) -> str:
-        if variable["malformed"] is not None and (foreign is None or keys[: len(foreign)] != foreign):
-            errors.append(f"{where(keys)}: {_malformed_text(variable['malformed'])}")
-        return ""
-
-    _with_replaced(value, (), check)
-    return errors
+    return [
+        f"{where(keys)}: {_malformed_text(variable['malformed'])}"
+        for keys, variable in _variables_in(value)
+        if variable["malformed"] is not None and (foreign is None or keys[: len(foreign)] != foreign)
+    ]
 
 
 def _malformed_text(malformed: str) -> str:
@@ -253,25 +126,3 @@ def _is_plain(name: str, text: str, *, in_plain_place: bool) -> bool:
         return False
     port = len(text) <= len("65535") and text.isdecimal() and _PORT.fullmatch(name)
     return bool(port or (in_plain_place and _PLAIN.fullmatch(text)))
-
-
-class PartialEnvironment(Mapping[str, str]):
-    """An environment in which an unset variable yields its own `${NAME}`, for commands that need no secrets."""
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-    def __getitem__(self, name: str) -> str:
-        try:
-            return self._environ[name]
-        except (KeyError, ConfigError):
-            return f"${{{name}}}"
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._environ)
-
-    def __len__(self) -> int:
-        return len(self._environ)

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from cdk.authoring.pipeline_schema import described, pipeline_schema
 from cdk.base.errors import ConfigError
 from cdk.base.values import Json
-from cdk.sources.variables import PartialEnvironment
+from cdk.sources.environment import PartialEnvironment
 from cdk.sync.settings.pipeline_file import Pipeline
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdk.base.errors import FatalError
-from cdk.base.values import Json, canonical, dotted, from_json, referenced, to_json
+from cdk.base.values import Json, canonical, dotted, from_json, map_strings, referenced, to_json, walk
 
 OBJECTS = st.dictionaries(st.text(max_size=3), st.integers(-9, 9) | st.dictionaries(st.text(max_size=2), st.booleans()))
 WHOLE = st.integers() | st.integers(-(10**40), 10**40) | st.sampled_from([2**63, 2**64 - 1, 2**64, -(2**63) - 1])
@@ -144,3 +144,15 @@ def test_a_reference_leads_to_every_value_of_its_document(keys: list[str | int],
 @pytest.mark.parametrize("reference", ["", "a", "/a", "b.json#/a", "#/a/", "#/b", "#/c/1", "#/c/-1", "#/a/x", None, 1])
 def test_a_reference_that_leads_nowhere_is_none(reference: Json) -> None:
     assert referenced({"a": 1, "c": [2]}, reference) is None
+
+
+def test_each_string_is_changed_and_names_only_on_request() -> None:
+    value = {"a": ("x", 1, None, {"b": "y"}), "c": True}
+
+    assert map_strings(value, str.upper) == {"a": ["X", 1, None, {"b": "Y"}], "c": True}
+    assert map_strings(value, str.upper, names=True) == {"A": ["X", 1, None, {"B": "Y"}], "C": True}
+
+
+def test_values_without_inner_values_are_walked_with_their_keys() -> None:
+    assert list(walk({"a": [1, {"b": None}], "c": {}, "d": []})) == [(("a", 0), 1), (("a", 1, "b"), None)]
+    assert list(walk("x", ("a",))) == [(("a",), "x")]

@@ -1,13 +1,11 @@
 """Values of the environment in files that people write."""
 
-from pathlib import Path
-
 import pytest
 
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json, dotted
-from cdk.sources.variables import PartialEnvironment, env_file_secrets, environment, named_values, with_variables
+from cdk.sources.variables import has_lookups, named_values, with_variables
 
 ENVIRON = {"SET": "value", "EMPTY": ""}
 
@@ -40,95 +38,6 @@ def test_what_is_no_variable_stays_where_another_program_has_variables() -> None
     }
 
 
-def test_values_come_from_files_and_commands_too(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("s3cr3t of a file\n")
-    (tmp_path / "count.sh").write_text('echo x >> runs; echo "$1: s3cr3t"')
-    value = {"a": "Bearer ${file:token}", "b": ["${command:sh count.sh 'a b'}"] * 2, "c": "$${file:token}"}
-    secrets = Secrets()
-
-    filled = with_variables(value, environment(tmp_path), dotted, secrets)
-
-    assert filled == {"a": "Bearer s3cr3t of a file", "b": ["a b: s3cr3t"] * 2, "c": "${file:token}"}
-    assert secrets.mask("s3cr3t of a file, a b: s3cr3t") == "****, ****"
-    assert (tmp_path / "runs").read_text() == "x\n"
-
-
-@pytest.mark.parametrize(
-    ("line", "secret"),
-    [
-        ("OTHER=planted-4711", True),
-        ("OTHER=correct-horse", True),
-        ("OTHER=Planted", True),
-        ("OTHER=471108", True),
-        ("OTHER=https://hooks.example.com/T0AB3/xYz", True),
-        ("OTHER=https://hooks.example.com/abc123def456", True),
-        ("OTHER=https://somebody:else@example.com/", True),
-        ("PASSWORD=tables", True),
-        ("PASSWORD=root", True),
-        ("OTHER=tables", False),
-        ("OTHER=a4711", False),
-        ("OTHER=/data/tables", False),
-        ("OTHER=data/v2/tables", False),
-        ("OTHER=s3://lake/tables2/", False),
-        ("OTHER=http://127.0.0.1:8000/v1", False),
-        ("NAMED=planted-4712", False),
-        ("OTHER", False),
-    ],
-)
-def test_what_lies_in_an_env_file_may_be_secret_though_nothing_names_it(
-    tmp_path: Path, line: str, *, secret: bool
-) -> None:
-    (tmp_path / ".env").write_text(f"{line}\nNAMED=planted-4712\n" if "NAMED" not in line else line)
-    named = named_values({"target": ["${NAMED}/${UNSET:-x}"]}, environment(tmp_path))
-
-    assert [*env_file_secrets(tmp_path, named=named)] == ([line.partition("=")[2]] if secret else [])
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("${file:missing}", "a: the file `missing` cannot be read: No such file or directory"),
-        ("${file:empty}", "a: the file `empty` is empty, expected a value"),
-        ("${file:bytes}", "a: the file `bytes` is not UTF-8 text"),
-        (
-            "${command:cat bytes}",
-            "a: the command `cat …` is not a valid command line, or its output is not UTF-8 text; try it",
-        ),
-        ("${command:nowhere-to-be-found}", "a: the command `nowhere-to-be-found` cannot be run: No such file"),
-        ("${command:sh -c 'echo s3cr3t; exit 3'}", "a: the command `sh …` failed with exit code 3; try it in a shell"),
-        (
-            "${command:true 's3cr3t}",
-            "a: the command `true …` is not a valid command line, or its output is not UTF-8 text",
-        ),
-        ("${command:true}", "a: the command `true` printed nothing, expected a value"),
-    ],
-)
-def test_a_file_or_a_command_that_gives_nothing_is_named_without_what_it_says(
-    tmp_path: Path, text: str, why: str
-) -> None:
-    (tmp_path / "empty").write_text("\n")
-    (tmp_path / "bytes").write_bytes(b"s3cr3t\xff")
-
-    with pytest.raises(ConfigError) as refused:
-        with_variables({"a": text}, environment(tmp_path), dotted)
-
-    assert str(refused.value).startswith(why)
-    assert "s3cr3t" not in str(refused.value)
-    assert with_variables(text, PartialEnvironment(environment(tmp_path)), dotted) == text
-
-
-def test_what_is_not_to_run_does_not(tmp_path: Path) -> None:
-    environ = environment(tmp_path, refused="is not looked up")
-    with pytest.raises(ConfigError) as refused:
-        with_variables(["${command:touch here}", "${file:here}"], environ, dotted)
-
-    assert [line.partition(": ")[2] for line in str(refused.value).splitlines()] == [
-        "the command `touch …` is not looked up",
-        "the file `here` is not looked up",
-    ]
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_all_that_are_unset_are_named_with_their_places() -> None:
     with pytest.raises(ConfigError) as refused:
         with_variables({"a": "${ONE} ${TWO:-x}", "b": ["${THREE}"]}, ENVIRON, dotted)
@@ -137,12 +46,6 @@ def test_all_that_are_unset_are_named_with_their_places() -> None:
         "a: the environment variable ONE",
         "b[0]: the environment variable THREE",
     ]
-
-
-def test_what_is_not_set_may_stay_as_it_is_written_and_defaults_count() -> None:
-    value: Json = with_variables(["${SET} ${UNSET}", "${UNSET:-x}"], PartialEnvironment(ENVIRON), dotted)
-
-    assert value == ["value ${UNSET}", "x"]
 
 
 @pytest.mark.parametrize(
@@ -250,29 +153,14 @@ def test_the_number_of_a_port_is_no_secret(name: str, value: str, *, hidden: boo
     assert secrets.holds(value) is hidden
 
 
-def test_a_file_beside_says_what_the_environment_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / ".env").write_text("# names\nexport TOKEN='s3cret # no comment'\nHERE=file\nRAW=${HERE}\nEMPTY\n")
-    monkeypatch.setenv("HERE", "environment")
+def test_values_of_variables_are_named_wherever_they_are_used() -> None:
+    value: Json = {"a": ["${SET} $${EMPTY}", {"b": "${UNSET:-x}"}], "c": 1}
 
-    environ = environment(tmp_path)
-
-    assert (environ["TOKEN"], environ["HERE"], environ["RAW"]) == ("s3cret # no comment", "environment", "${HERE}")
-    assert "EMPTY" not in environ
+    assert named_values(value, ENVIRON) == {"value"}
 
 
-def test_further_folders_say_what_the_files_before_lack(tmp_path: Path) -> None:
-    for name, text in (("conf", "ONE=of conf"), ("further", "ONE=of further\nTWO=of further")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / ".env").write_text(text)
-        (tmp_path / name / "token").write_text(name)
-
-    environ = environment(tmp_path / "conf", tmp_path / "further")
-
-    assert [environ[name] for name in ("ONE", "TWO", "file:token")] == ["of conf", "of further", "conf"]
-
-
-def test_a_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_bytes(b"A=\xff\n")
-
-    with pytest.raises(ConfigError, match=r"\.env: cannot be read"):
-        environment(tmp_path)
+@pytest.mark.parametrize(
+    ("value", "found"), [({"a": ["${file:x}"]}, True), ("${command:x y}", True), (["$${file:x}", "${SET}", 1], False)]
+)
+def test_lookups_are_found_at_any_depth(value: Json, *, found: bool) -> None:
+    assert has_lookups(value) is found

@@ -811,7 +811,7 @@ class Times(RuleBasedStateMachine):
             return
         if self.undone == (self._marker(FIRST),):
             return  # it had nothing left to commit, and the table is what it was restored to
-        why = "" if report.stale is None or self.removal == "report" else report.stale.kept_because
+        why = "" if report.stale is None or self.removal == "report" else report.stale.retained_because
         # Of rows that another pipeline has read meanwhile, only the next read can tell what is gone.
         stays = any(why.startswith(f"the pipeline {other} has written") for other in PIPELINES if other != name)
         stays |= reading.edited and why.startswith("it is uncertain whether the read was complete")

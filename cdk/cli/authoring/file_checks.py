@@ -24,7 +24,8 @@ from cdk.lake.arrow.columns import columns
 from cdk.lake.storage.credentials import secrets_of
 from cdk.lake.storage.object_store import folder_at
 from cdk.protocol import StreamDescriptor
-from cdk.sources.variables import PartialEnvironment, environment, with_variables
+from cdk.sources.environment import PartialEnvironment, environment
+from cdk.sources.variables import with_variables
 from cdk.state.manager import ConnectorStateManager
 from cdk.streams.source import Source
 from cdk.streams.state_check import check_values

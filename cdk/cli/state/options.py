@@ -23,7 +23,7 @@ from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.run_lock import between_runs
 from cdk.lake.storage.table_folders import tables_of_others
-from cdk.sources.variables import PartialEnvironment, environment
+from cdk.sources.environment import PartialEnvironment, environment
 from cdk.streams.stream import Stream
 from cdk.sync.loop.state_log_mirror import state_check
 from cdk.sync.settings.pipeline_file import Pipeline

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import TypeAlias
 
-from cdk.base.values import JsonObject, JsonValue, json_kind
+from cdk.base.values import JsonObject, JsonValue, json_kind, walk
 
 Path: TypeAlias = Sequence[str]
 Keys: TypeAlias = Sequence[str | int]
@@ -104,7 +104,7 @@ def remover(pointer: Path) -> Edit:
 
 def remove_leaves(target: JsonValue, predicate: Callable[[JsonValue], bool]) -> None:
     """Remove every value that `predicate` accepts, at any depth; objects and lists themselves are never removed."""
-    _remove_all(target, [path for path, value in _leaves(target, ()) if predicate(value)])
+    _remove_all(target, [tuple(map(str, keys)) for keys, value in walk(target) if keys and predicate(value)])
 
 
 def _below(target: JsonValue, name: str, make: JsonValue) -> JsonValue:
@@ -209,11 +209,3 @@ def _children(value: JsonValue) -> list[tuple[str, JsonValue]]:
     if isinstance(value, dict):
         return list(value.items())
     return [(str(i), item) for i, item in enumerate(value)] if isinstance(value, list) else []
-
-
-def _leaves(value: JsonValue, way: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], JsonValue]]:
-    for name, child in _children(value):
-        if isinstance(child, dict | list):
-            yield from _leaves(child, (*way, name))
-        else:
-            yield (*way, name), child

@@ -11,7 +11,7 @@ import orjson
 from cdk.base.errors import FailureType
 from cdk.base.process.durable_files import replace_file
 from cdk.base.process.interruption import CTRL_C
-from cdk.base.values import JsonValue
+from cdk.base.values import JsonValue, map_strings
 from cdk.rest.http.metrics import HttpMetrics
 from cdk.sync.reports.counts import Readers, StaleCount
 from cdk.sync.reports.stream_report import Status, StreamReport
@@ -82,7 +82,7 @@ def run_report(run: RunFacts, streams: Sequence[StreamReport]) -> Report:
         "error": _error(run.failure),
         "streams": [_stream(stream, run.mask) for stream in streams],
     }
-    return {name: _masked(value, run.mask) for name, value in report.items()}
+    return {name: map_strings(value, run.mask) for name, value in report.items()}
 
 
 def write_report(path: Path, report: JsonValue) -> None:
@@ -169,16 +169,3 @@ def _error(failure: Failure | None) -> JsonValue:
         return None
     kind = failure.failure_type
     return {"message": failure.message, "failure_type": kind, "hint": _HINTS[kind]}
-
-
-def _masked(value: JsonValue, mask: Callable[[str], str]) -> JsonValue:
-    """Return the value with `mask` applied to each of its strings, but not to keys, which are the report's own."""
-    match value:
-        case str():
-            return mask(value)
-        case Mapping():
-            return {name: _masked(item, mask) for name, item in value.items()}
-        case list():
-            return [_masked(item, mask) for item in value]
-        case _:
-            return value

@@ -30,7 +30,8 @@ from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.storage.credentials import SCHEMES
 from cdk.lake.storage.object_store import known_schemes
 from cdk.sources.config import prepared_config
-from cdk.sources.variables import environment, with_variables
+from cdk.sources.environment import environment
+from cdk.sources.variables import with_variables
 from cdk.streams.source import Source
 from cdk.sync.settings.stream_options import RemoveStaleOptions, SkipOptions
 

@@ -11,7 +11,8 @@ from cdk.base.documents import place_in
 from cdk.base.errors import CdkError, ConfigError
 from cdk.base.values import FieldValue, json_kind
 from cdk.base.yaml_file import YamlFile
-from cdk.sources.variables import environment, with_variables
+from cdk.sources.environment import environment
+from cdk.sources.variables import with_variables
 from cdk.streams.source import Source
 from cdk.testing.conformance.suite import ConnectorSuite, SparkConnectorSuite
 from cdk.testing.run import connector

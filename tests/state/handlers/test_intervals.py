@@ -6,7 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk import ConfigError
-from cdk.state.handlers.intervals import Interval, Intervals, ceiling, floor, inward, minus, normal, outward, require_zone
+from cdk.state.handlers.intervals import (
+    Interval,
+    Intervals,
+    ceiling,
+    floor,
+    inward,
+    minus,
+    normal,
+    outward,
+    require_zone,
+)
 
 EPOCH = datetime(2024, 1, 1, tzinfo=UTC)  # a Monday
 HOUR = timedelta(hours=1)
