@@ -88,9 +88,9 @@ def _check_not_nested(plan: StreamPlan) -> None:
     """Raise ConfigError if a new table would lie inside another one, or around it; see also `check_apart`."""
     root = plan.root
     if (other := plan.location.nested()) is not None:
-        place = "inside" if root.inside(other) else "around"
+        relation = "inside" if root.inside(other) else "around"
         raise ConfigError(
-            f"streams.{plan.name}: its table {root} would lie {place} the table {other}, and cleaning up the "
+            f"streams.{plan.name}: its table {root} would lie {relation} the table {other}, and cleaning up the "
             "outer one removes the inner one; rename the stream or its namespace, or write it to another target.path"
         )
 
