@@ -1,18 +1,29 @@
 """Mistakes that a manifest's schema permits: expressions that do not parse, unknown config keys, missing streams.
 
-Also fields that have no effect where they are.
+Also fields that have no effect where they are, or have records come repeatedly.
 
 Imports the manifest language, and with it Jinja.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from jinja2 import nodes
 from pydantic import BaseModel
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import JsonSchema, JsonValue, Keys, as_list, as_object, branches_of, properties_of
+from cdk.base.values import (
+    JsonSchema,
+    JsonValue,
+    Keys,
+    as_list,
+    as_object,
+    as_string,
+    branches_of,
+    canonical,
+    properties_of,
+)
 from cdk.base.wording import did_you_mean
 from cdk.declarative.interpolation.build import build
 from cdk.declarative.interpolation.environment import environment
@@ -43,7 +54,8 @@ def manifest_mistakes(path: Path, schema: JsonSchema) -> Iterator[tuple[str, boo
         # Building the source reports this error.
         return
     reported: set[tuple[str, str]] = set()
-    for keys, text, certain in (*_expressions(manifest, value, schema), *_missing_streams(value), *_unfollowed(value)):
+    mistakes = (_expressions(manifest, value, schema), _missing_streams(value), _unfollowed(value), _repeating(value))
+    for keys, text, certain in chain.from_iterable(mistakes):
         # A part that several references share is written only once, so it is reported only once.
         line = (manifest.where(keys).partition(" ")[0], text)
         if line not in reported:
@@ -209,19 +221,39 @@ def _names(streams: JsonValue) -> Iterator[str]:
 
 def _unfollowed(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool]]:
     """Yield the parents that are to be followed by a stream without a cursor, which is read in full each time."""
-    templates = as_list(value.get("dynamic_streams"))
-    streams = [*_streams(value.get("streams"), ("streams",))]
-    streams += [
-        (("dynamic_streams", number, "stream_template"), as_object(as_object(each).get("stream_template")))
-        for number, each in enumerate(templates)
-    ]
-    for keys, stream in streams:
+    for keys, stream in _all_streams(value):
         if stream.get("type") != "DeclarativeStream" or stream.get("incremental_sync"):
             continue
         router = as_object(stream.get("retriever")).get("partition_router")
         for path in _followed(router, (*keys, "retriever", "partition_router")):
             words = "the stream has no cursor, so that each read looks at all parents again"
             yield path, f"has no effect: {words}; give it an `incremental_sync`, or leave this out", False
+
+
+def _repeating(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool]]:
+    """Yield the steps of cursors whose requests do not name the end of a window: each window returns the later ones."""
+    for keys, stream in _all_streams(value):
+        cursor, retriever = as_object(stream.get("incremental_sync")), as_object(stream.get("retriever"))
+        if not cursor.get("step") or cursor.get("end_time_option") or cursor.get("is_client_side_incremental"):
+            continue
+        requests = [retriever.get(name) for name in ("requester", "creation_requester") if name in retriever]
+        built_in = all(as_object(request).get("type") == "HttpRequester" for request in requests)
+        end = as_string(cursor.get("partition_field_end")) or "end_time"
+        if requests and built_in and end not in canonical(requests):
+            words = (
+                "splits the read into windows, but no request names a window's end, so each window probably returns "
+                f"the records of all later ones, too; set `end_time_option`, use stream_interval[{end!r}] in the "
+                "request, or leave `step` and `cursor_granularity` out"
+            )
+            yield (*keys, "incremental_sync", "step"), words, False
+
+
+def _all_streams(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, Mapping[str, JsonValue]]]:
+    """Yield the streams of a manifest with their places, including the templates of dynamic ones."""
+    yield from _streams(value.get("streams"), ("streams",))
+    for number, each in enumerate(as_list(value.get("dynamic_streams"))):
+        template = as_object(as_object(each).get("stream_template"))
+        yield ("dynamic_streams", number, "stream_template"), template
 
 
 def _streams(streams: JsonValue, keys: Keys) -> Iterator[tuple[Keys, Mapping[str, JsonValue]]]:

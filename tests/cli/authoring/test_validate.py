@@ -209,6 +209,37 @@ def test_a_parent_that_a_stream_without_a_cursor_is_to_follow_is_warned_of(
     assert ran.code == 0, ran.lines
 
 
+@pytest.mark.parametrize(
+    ("cursor", "headers", "warned"),
+    [
+        ({}, {}, True),
+        (
+            {"end_time_option": {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "to"}},
+            {},
+            False,
+        ),
+        ({}, {"to": "{{ stream_interval['end_time'] }}"}, False),
+        ({"partition_field_end": "until"}, {"to": "{{ stream_slice.until }}"}, False),
+        ({"partition_field_end": "until"}, {"to": "{{ stream_slice.end_time }}"}, True),
+        ({"is_client_side_incremental": True}, {}, False),
+        ({"step": None, "cursor_granularity": None}, {}, False),
+    ],
+)
+def test_windows_whose_end_no_request_names_are_warned_of(
+    cli: CommandLine, tmp_path: Path, cursor: dict[str, object], headers: dict[str, str], *, warned: bool
+) -> None:
+    manifest = yaml.safe_load(MANIFEST)
+    (stream,) = manifest["streams"]
+    stream["incremental_sync"] |= {"step": "P1D", "cursor_granularity": "P1D"} | cursor
+    stream["retriever"]["requester"]["request_headers"] |= headers
+    (tmp_path / "manifest.yaml").write_text(yaml.safe_dump(manifest))
+
+    ran = cli("validate", "manifest.yaml")
+
+    assert ran.code == 0, ran.lines
+    assert any("no request names a window's end" in line for line in ran.lines) is warned, ran.lines
+
+
 def test_what_parameters_give_to_parts_that_do_not_read_it_is_no_mistake(cli: CommandLine, tmp_path: Path) -> None:
     manifest = yaml.safe_load(MANIFEST)
     (stream,) = manifest["streams"]
