@@ -223,6 +223,7 @@ def test_a_parent_that_a_stream_without_a_cursor_is_to_follow_is_warned_of(
         ({"partition_field_end": "until"}, {"to": "{{ stream_slice.end_time }}"}, True),
         ({"is_client_side_incremental": True}, {}, False),
         ({"step": None, "cursor_granularity": None}, {}, False),
+        ({"step": "P1D"}, {}, False),
     ],
 )
 def test_windows_whose_end_no_request_names_are_warned_of(
@@ -230,7 +231,7 @@ def test_windows_whose_end_no_request_names_are_warned_of(
 ) -> None:
     manifest = yaml.safe_load(MANIFEST)
     (stream,) = manifest["streams"]
-    stream["incremental_sync"] |= {"step": "P1D", "cursor_granularity": "P1D"} | cursor
+    stream["incremental_sync"] |= {"step": "P10D", "cursor_granularity": "P1D"} | cursor
     stream["retriever"]["requester"]["request_headers"] |= headers
     (tmp_path / "manifest.yaml").write_text(yaml.safe_dump(manifest))
 
