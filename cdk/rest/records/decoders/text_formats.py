@@ -40,6 +40,7 @@ _BLANK = " \t\r\n\0\ufeff"
 _BRACKETED = re.compile(r"\s*<[^<>]*>\s*")
 _LONGEST_LITERAL = len("-Infinity")
 _CSV = "CSV"
+_DELIMITERS = ",;\t|"
 _ESCAPE = re.compile(r"\\(?:[tvf\\]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4})")
 
 
@@ -167,7 +168,8 @@ class CsvRows:
     r"""Decodes CSV. The first row has the names; all values are strings, missing ones are None.
 
     If columns have the same name, the last one is used, as in Python's `csv.DictReader`; each decoder warns of them
-    once. delimiter: one character, or an escape such as `\t`. set_values_to_none: strings that mean "no value".
+    once, and of a body that seems to have another delimiter. delimiter: one character, or an escape such as `\t`.
+    set_values_to_none: strings that mean "no value".
     Raises ConfigError: when the delimiter is longer, or when there is no such encoding.
     """
 
@@ -188,6 +190,7 @@ class CsvRows:
     def items(self, response: Response) -> Iterator[JsonValue]:
         names, rows = names_and_rows(response, text_lines(response, self.encoding), self.delimiter)
         self._warn_of_repeated(response, names)
+        self._warn_of_delimiter(response, names)
         none = self.set_values_to_none
         for row in rows:
             values = [None if value in none else value for value in row] if none else row
@@ -202,6 +205,30 @@ class CsvRows:
                 response.request,
                 ", ".join(map(repr, repeated)),
             )
+
+    def _warn_of_delimiter(self, response: Response, names: list[str]) -> None:
+        other = other_delimiter(names, self.delimiter)
+        if other and other not in self._warned_of:
+            self._warned_of.add(other)
+            logger.warning(
+                "%s: the first row of the body is a single column, whose name contains %r, expected columns with %r "
+                "between them; if %r is between them, set it as the `delimiter` of the CSV decoder: fields that are "
+                "not found are null",
+                response.request,
+                other,
+                self.delimiter,
+                other,
+            )
+
+
+def other_delimiter(names: Sequence[str], delimiter: str = ",") -> str:
+    """Return the delimiter that the body seems to have in place of `delimiter`; empty if that seems right.
+
+    names: the first row. A table may as well have a single column whose name contains such a character.
+    """
+    text = names[0] if len(names) == 1 else ""
+    other = max(_DELIMITERS.replace(delimiter, ""), key=text.count)
+    return other if other in text else ""
 
 
 def names_and_rows(

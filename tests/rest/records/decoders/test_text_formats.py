@@ -292,6 +292,32 @@ def test_columns_of_one_name_are_warned_of_once(caplog: pytest.LogCaptureFixture
     ]
 
 
+@pytest.mark.parametrize(
+    ("delimiter", "body", "other"),
+    [
+        (",", b"id;amount;zip\n1;2.5;01234\n", ";"),
+        (",", b"id\tname|short\tzip\n", "\t"),
+        (",", b"id|amount\n", "|"),
+        (";", b"id,amount\n1,2\n", ","),
+        (",", b"id,a;b\n1,2\n", ""),
+        (",", b"id\n1;2\n", ""),
+        (",", b'"id,amount"\n1\n', ""),
+        (",", b"", ""),
+    ],
+)
+def test_another_delimiter_than_the_decoders_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture, delimiter: str, body: bytes, other: str
+) -> None:
+    decoder = CsvRows(delimiter=delimiter)
+
+    with caplog.at_level(logging.WARNING, "cdk"):
+        read(decoder, body)
+        read(decoder, body)
+
+    assert len(caplog.messages) == bool(other)
+    assert all(f"if {other!r} is between them, set it as the `delimiter`" in message for message in caplog.messages)
+
+
 @pytest.mark.parametrize("delimiter", ["||", "", "\\q\\q"])
 def test_a_delimiter_is_one_character(delimiter: str) -> None:
     with pytest.raises(ConfigError, match="expected one character"):
