@@ -37,14 +37,18 @@ _COMMITS = 20
 @json_option
 @translate_errors
 def show(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None, *, as_json: bool) -> int:
-    """Show where each stream of a PIPELINE file stands."""
+    """Show where each stream of a PIPELINE file stands.
+
+    The exit code is 1 where a state cannot be read.
+    """
     chosen = partition_of(partition)
     statuses = statuses_of(pipeline, names) if chosen is None else statuses_of(pipeline, [pipeline.table(names).name])
     if chosen is not None:
         statuses = [replace(s, saved=narrowed(s.saved, chosen)) if s.saved else s for s in statuses]
+    code = 1 if any(status.lost for status in statuses) else 0
     if as_json:
         print_json("spark-cdk-state-show/1", pipeline.name, streams=[*map(status_json, statuses)])
-        return 0
+        return code
     for status in statuses:
         for line in _status_lines(status):
             click.echo(line)
@@ -53,7 +57,7 @@ def show(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None, 
     if not names and chosen is None:
         for sentence in pipeline.tables_of_others(alone=not statuses):
             click.echo(sentence)
-    return 0
+    return code
 
 
 @click.command()

@@ -34,6 +34,10 @@ StateFile: TypeAlias = dict[str, Any]
 """The content of a state file, or an object in it. `Any`: unexpected content raises BadState where it is used."""
 
 _FORMAT = "spark-cdk/3"
+_REMEDY = (
+    "restore the file, take an earlier state with `spark-cdk state rollback`, or have the stream read from its start "
+    "with `spark-cdk state reset`"
+)
 _STORED_NAMES = {
     "logged_version": "logged_at",
     "newest_ms": "newest_at",
@@ -133,7 +137,7 @@ class StateBlobs:
                 logged=logged,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise BadState(path, blob, "the fields an earlier run wrote", stream=self._stream) from error
+            raise BadState(path, blob, f"the fields an earlier run wrote; {_REMEDY}", stream=self._stream) from error
 
     def _expanded(self, blob: StateFile, version: int) -> Iterator[tuple[Sequence[str], _Stack]]:
         """Put the entries of many partitions into a state; they are read on demand. Raises what `load` raises."""
@@ -160,7 +164,7 @@ class StateBlobs:
                 raise self._missing(version, file.name)
             if (size := sizes[file.name]) != file.bytes:
                 path = f"{self._folder}/{file.name}"
-                raise BadState(path, f"{size} bytes", f"{file.bytes}, as written", stream=self._stream)
+                raise BadState(path, f"{size} bytes", f"{file.bytes}, as written; {_REMEDY}", stream=self._stream)
 
     def _bytes(self, name: str, offset: int, size: int | None) -> bytes:
         """Read some bytes of a layer; size: None: up to its end. Raises StateError: when the file is missing."""
@@ -189,12 +193,13 @@ class StateBlobs:
         except FileNotFoundError:
             raise self._missing(version, name) from None
         except (OSError, orjson.JSONDecodeError) as error:
-            raise BadState(path, str(error), "the JSON an earlier run wrote", stream=self._stream) from error
+            expected = f"the JSON an earlier run wrote; {_REMEDY}"
+            raise BadState(path, str(error), expected, stream=self._stream) from error
         if not isinstance(blob, dict) or blob.pop("format", None) != _FORMAT:
             raise BadState(path, blob, f'a state of the format "{_FORMAT}"', stream=self._stream)
         # Files of earlier builds have no digest.
         if blob.pop("digest", None) is not None and _with_digest(b"{" + data[_DIGEST_BYTES:]) != data:
-            expected = "the file as a run wrote it; to change a state, use `spark-cdk state set`"
+            expected = f"the file as a run wrote it; {_REMEDY}; to change a state, use `spark-cdk state set`"
             raise BadState(path, "a file that does not match the digest in it", expected, stream=self._stream)
         return blob, path
 

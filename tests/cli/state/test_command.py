@@ -144,7 +144,9 @@ def test_show_tells_of_a_lost_state_and_of_streams_that_are_not_there(state: Com
     for path in (orders.root / "_cdk_state" / "shop").iterdir():
         path.unlink()
 
-    assert state("show").lines[0].startswith("orders: the state cannot be read: ")
+    shown = state("show")
+    assert shown.code == 1
+    assert shown.lines[0].startswith("orders: the state cannot be read: ")
     ran = state("show", "--stream", "ordres")
     assert (ran.code, ran.stderr) == (
         1,
@@ -343,6 +345,21 @@ def test_reset_helps_where_the_state_is_lost(state: CommandLine, orders: Filled)
     assert state("reset").code == 0
     assert orders.saved == TableState("incremental", "append", generation=2)
     assert orders.ids == [0, 1, 2]
+
+
+@pytest.mark.parametrize("verb", [("reset",), ("rollback", "2")], ids=" ".join)
+def test_what_helps_where_a_state_is_cut_off_is_named(
+    state: CommandLine, orders: Filled, verb: tuple[str, ...]
+) -> None:
+    newest = max((orders.root / "_cdk_state" / "shop").iterdir(), key=lambda path: int(path.stem))
+    newest.write_bytes(newest.read_bytes()[:50])
+
+    shown, as_json = state("show"), state("show", "--json")
+
+    assert (shown.code, as_json.code) == (1, 1)
+    assert f"`spark-cdk state {verb[0]}`" in shown.lines[0]
+    assert state(*verb).code == 0
+    assert state("show").code == 0
 
 
 def test_reset_helps_where_every_state_is_lost(state: CommandLine, orders: Filled) -> None:

@@ -54,7 +54,7 @@ def test_the_names_in_stored_states_do_not_follow_those_of_the_code(tmp_path: Pa
     [
         (None, StateError, "this file is missing; restore it, or move the table away"),
         (b"", BadState, "expected the JSON an earlier run wrote"),
-        (b'{"format": "spark-cdk/3"', BadState, "expected the JSON an earlier run wrote"),
+        (b'{"format": "spark-cdk/3"', BadState, "expected the JSON an earlier run wrote; restore the file, take"),
         (b"[]", BadState, 'expected a state of the format "spark-cdk/3"'),
         (b'{"format": "spark-cdk/99"}', BadState, 'expected a state of the format "spark-cdk/3"'),
         (b'{"format": "spark-cdk/3"}', BadState, "expected the fields an earlier run wrote"),
@@ -91,7 +91,7 @@ def test_a_state_file_that_was_changed_is_not_believed_and_verify_says_so(
     before = path.read_bytes()
     path.write_bytes(before.replace(*change, 1))
 
-    with pytest.raises(BadState, match="a file that does not match the digest in it"):
+    with pytest.raises(BadState, match=r"a file that does not match the digest in it.*`spark-cdk state reset`"):
         opened(root)
     location = StreamLocation("users", LocalFolder(root))
     found = list(findings(location, "shop", audits(location)[0]))
