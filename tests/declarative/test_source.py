@@ -483,6 +483,11 @@ SINCE = {
         ),
         ({}, {"incremental_sync": SINCE}, "start_datetime: found 'never', expected a timestamp"),
         (
+            {},
+            {"incremental_sync": {**SINCE, "start_datetime": "{{ config.sinc }}"}},
+            "found '', expected a timestamp in the format '%Y-%m-%d'; it reads `config.sinc`, which is missing",
+        ),
+        (
             {"partition_router": {"type": "ListPartitionRouter", "cursor_field": "a", "values": "{{ config['all'] }}"}},
             {},
             "values: found null, expected a list of values",

@@ -1,13 +1,15 @@
 """Explains why an expression failed, in words that reveal no value it read."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cdk.base.wording import did_you_mean, nearest
 from cdk.declarative.interpolation.errors import Refused
 from cdk.declarative.interpolation.macros import build_macros
+from cdk.declarative.interpolation.missing import missing
 
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+_ATTRIBUTE = re.compile(r" has no attribute '([^']+)'")
 _TYPE = re.compile(
     r"(?:datetime\.)?(?:bool|bytes|date|datetime|dict|dict_(?:items|keys|values)|float|function|int|list|method|None|"
     r"NoneType|set|str|timedelta|tuple|Undefined|builtin_function_or_method|CalendarDuration|\w+ object)"
@@ -19,7 +21,13 @@ _REASONS = {
 }
 
 
-def why(error: Exception, text: str, names: frozenset[str], scope: Mapping[str, object]) -> str:
+def why(
+    error: Exception,
+    text: str,
+    names: frozenset[str],
+    scope: Mapping[str, object],
+    paths: Sequence[tuple[str, ...]] = (),
+) -> str:
     """Return the reason in words: an unknown name and its nearest spelling, a missing value, or incompatible types."""
     for name in sorted(names):
         if name not in scope:
@@ -31,7 +39,9 @@ def why(error: Exception, text: str, names: frozenset[str], scope: Mapping[str, 
         return str(error)
     match type(error).__name__:
         case "UndefinedError":
-            return _with("it reads from a missing value", error, text)
+            field = _ATTRIBUTE.search(str(error))
+            where = missing(paths, scope, field[1]) if field else ""
+            return f"it reads from {where}" if where else _with("it reads from a missing value", error, text)
         case "TypeError":
             return _with("the types are incompatible", error, text)
         case name:

@@ -144,7 +144,7 @@ class Template:
             raise
 
     def _failed(self, error: Exception, scope: Scope) -> ExpressionError:
-        reason = why(error, self.text, self.names, scope)
+        reason = why(error, self.text, self.names, scope, self.paths)
         return EvaluationError(self.where, self.text, reason, incomparable=isinstance(error, TypeError))
 
 

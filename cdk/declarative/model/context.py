@@ -14,6 +14,7 @@ from cdk.base.times.clock import Clock, Sleep, sleep, system_clock
 from cdk.base.times.iso_durations import Duration, later, parse_duration
 from cdk.base.values import JsonObject, JsonValue, json_kind
 from cdk.declarative.interpolation.errors import ExpressionError
+from cdk.declarative.interpolation.missing import missing
 from cdk.declarative.interpolation.template import (
     MappingTemplate,
     NestedTemplate,
@@ -208,13 +209,21 @@ class BuildContext:
     ) -> V | T:
         if getattr(component, field) is None:
             return default
-        value = self.expression(component, field).value()
+        expression = self.expression(component, field)
+        value = expression.value()
         if empty and value in (None, ""):
             return default
         converted = convert(value)
         if converted is None:
-            raise ManifestError(f"{self.where(component, field)}: found {value!r}, expected {expected}")
+            raise self.unfit(component, field, expression, expected)
         return converted
+
+    def unfit(self, component: Component, field: str, expression: "Expression", expected: str) -> ManifestError:
+        """Return the error for a field whose expression evaluates to another value than expected."""
+        value = expression.value()
+        absent = expression.missing() if value in (None, "") else ""
+        reason = f"; it reads {absent}" if absent else ""
+        return ManifestError(f"{self.where(component, field)}: found {value!r}, expected {expected}{reason}")
 
     def where(self, component: Component, field: str) -> str:
         """Return the name of a component's field as errors show it."""
@@ -277,6 +286,10 @@ class Expression:
     def scope(self, names: Names = NO_NAMES) -> dict[str, object]:
         """Return all names the template sees. A loop may add names of its own and evaluate `template` each time."""
         return {**self.base, **names}
+
+    def missing(self) -> str:
+        """Return what it reads of the config and is missing there, for errors; empty if nothing is."""
+        return "" if self.template is None else missing(self.template.paths, self.base)
 
     def _evaluated(self) -> tuple[JsonValue, str]:
         if self._known is None:

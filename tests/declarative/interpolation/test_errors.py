@@ -35,8 +35,9 @@ def test_a_macro_is_among_the_nearest() -> None:
 def test_a_missing_value_on_the_way_is_named() -> None:
     assert (
         error_of("{{ config.missing.x }}").why
-        == "it reads from a missing value: 'dict object' has no attribute 'missing'"
+        == "it reads from `config.missing`, which is missing; there is 'secret', 'hunter2'"
     )
+    assert error_of("{{ record.a.b.c }}").why == "it reads from `record.a`, which is missing; there is 'hunter2'"
 
 
 @pytest.mark.parametrize(

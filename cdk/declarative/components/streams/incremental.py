@@ -202,12 +202,8 @@ def _window_options(
 
 
 def _moment(component: Component, field: str, text: str, ctx: BuildContext, formats: list[str]) -> moment_type:
-    value = ctx.expression(component, field, text).value()
-    written = str(value)
-    moment = parse_timestamp(written, formats)
+    expression = ctx.expression(component, field, text)
+    moment = parse_timestamp(str(expression.value()), formats)
     if moment is None:
-        expected = " or ".join(map(repr, formats))
-        raise ManifestError(
-            f"{ctx.where(component, field)}: found {written!r}, expected a timestamp in the format {expected}"
-        )
+        raise ctx.unfit(component, field, expression, f"a timestamp in the format {' or '.join(map(repr, formats))}")
     return assume_utc(moment)
