@@ -843,6 +843,20 @@ def test_verify_finds_what_is_gone(state: CommandLine, orders: Filled, folder: P
     assert [(one["stream"], one["receipts"], one["rows"]) for one in told["receipts"]] == [("orders", 3, None)]
 
 
+def test_a_file_that_another_program_removed_is_found_by_verify_and_not_by_an_append(
+    state: CommandLine, orders: Filled
+) -> None:
+    next(orders.root.glob("part-*.parquet")).unlink()
+
+    orders.add({"updated_at": MAR}, 3)
+
+    ran = state("verify")
+    assert ran.code == 1
+    assert any(line.startswith("orders: broken: a file of the table is missing: part-") for line in ran.lines)
+    with pytest.raises(FileNotFoundError):
+        _ = orders.ids
+
+
 def test_verify_tells_of_rows_that_were_deleted_and_of_a_restore(state: CommandLine, orders: Filled) -> None:
     DeltaTable(str(orders.root)).delete("id = 0")
     deleted = state("verify")
