@@ -25,6 +25,7 @@ from cdk.rest.errors.failed_body import (
 )
 from cdk.rest.errors.http_error_handler import HttpErrorHandler
 from cdk.rest.errors.status_errors import exchange_text
+from cdk.rest.expected_values import HTTP_ATTRIBUTES, check_authenticator, check_url
 from cdk.rest.http.authenticator import Authenticator
 from cdk.rest.http.conditional_transport import SliceSenderTransport
 from cdk.rest.http.json_path import absence, as_path, path, path_exists, records_at
@@ -73,6 +74,7 @@ class HttpStream(PagedStream):
     transport: Transport = RequestsTransport()
     sleep: Sleep = staticmethod(sleep)
 
+    _expected_values = HTTP_ATTRIBUTES
     _client: HttpClient | None = None
     _retriever: PageRetriever | None = None
     _bearers: Sequence[TokenBearer] = ()
@@ -181,6 +183,7 @@ class HttpStream(PagedStream):
         known = self._scopes or {}
         key = str(origin(base))
         if key not in known:
+            check_url(self, self.url_base, url)
             known = self._scopes = {**known, key: CredentialScope.of([base, *self.trusted_urls], dict(self.config))}
         return known[key]
 
@@ -217,6 +220,7 @@ class HttpStream(PagedStream):
             if self._client is None:
                 with collecting_bearers() as self._bearers:
                     authenticator = self.authenticator()
+                    check_authenticator(self, self.authenticator, authenticator)
                     if isinstance(authenticator, OAuth2):
                         register_bearer(authenticator)
                 self._client = HttpClient(

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
 
+from cdk.base.errors import BadState
 from cdk.base.values import Stored, copied
 from cdk.state.position import Checkpoint, Done, Start
 from cdk.state.slice import WHOLE, Slice
@@ -14,6 +15,7 @@ from cdk.state.wire import decode, encode
 from cdk.streams.checkpoint.reader import CheckpointReader, PassingReader
 from cdk.streams.page import Item
 from cdk.streams.stream import Stream
+from cdk.streams.written_class import attribute
 
 
 class SliceContext:
@@ -101,15 +103,23 @@ class StateMixin(Stream):
     @state.setter
     def state(self, value: Stored) -> None:
         if (context := _slice_context.get()) is None:
-            self._restored = decode(value, path=f"{self.name}.state", cursor_field=self.cursor_field)
+            self._restored = self._decoded(value, self.cursor_field)
             return
-        match decode(value).of(WHOLE):
+        match self._decoded(value).of(WHOLE):
             case Checkpoint() as checkpoint:
                 # Copied: the author may refill the same object before the checkpoint is yielded.
                 context.cursor, context.pending = dict(value), replace(checkpoint, cursor=copied(checkpoint.cursor))
                 context.of_all = None
             case Start() | Done():
                 pass
+
+    def _decoded(self, value: Stored, cursor_field: str | None = None) -> StreamState:
+        """The state that the author has set. Raises BadState, which names the class: it is none."""
+        try:
+            return decode(value, cursor_field=cursor_field)
+        except BadState as error:
+            error.path = attribute(type(self), error.path)
+            raise
 
     def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
         known = self._initial if state == StreamState() else state

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from types import GeneratorType
-from typing import Self, TypeVar, cast
+from typing import ClassVar, Self, TypeVar, cast
 
 import orjson
 
@@ -28,9 +28,10 @@ from cdk.streams.checkpoint.reader import CheckpointReader, PageCheckpointReader
 from cdk.streams.checkpoint.windows import SliceCheckpointReader
 from cdk.streams.cursor import Cursor
 from cdk.streams.page import Item
-from cdk.streams.written_class import check_methods, check_names
+from cdk.streams.written_class import STREAM_ATTRIBUTES, Expected, check_methods, check_names, check_values
 
 T = TypeVar("T")
+S = TypeVar("S", bound="Stream")
 
 ANY_OBJECT: JsonSchema = {"type": "object", "additionalProperties": True, "properties": {}}
 
@@ -52,6 +53,12 @@ class _StreamType(ABCMeta):
         """Create the class; `class Users(Stream, StateMixin)` would have no method resolution order with both bases."""
         own = tuple(base for base in bases if not any(base is not other and issubclass(other, base) for other in bases))
         return super().__new__(cls, name, own, namespace, **kwargs)
+
+    def __call__(cls: type[S], *args: object, **kwargs: object) -> S:  # type: ignore[misc] # each class of it is a Stream
+        """Build a stream, and check what its `__init__` has assigned; not called for copies and unpickled streams."""
+        stream: S = type.__call__(cls, *args, **kwargs)
+        check_values(cls, vars(stream), cls._expected_values)
+        return stream
 
 
 class Stream(metaclass=_StreamType):
@@ -90,6 +97,9 @@ class Stream(metaclass=_StreamType):
     partition_field: str | None = None
     secrets: SecretMarks = SecretMarks()
 
+    _expected_values: ClassVar[Mapping[str, Expected]] = STREAM_ATTRIBUTES
+    """What the attributes that authors set have to be."""
+
     def __init__(self, config: Mapping[str, FieldValue] | None = None) -> None:
         """Store the config; a source builds its streams with it."""
         self.config: Mapping[str, FieldValue] = config or {}
@@ -98,6 +108,7 @@ class Stream(metaclass=_StreamType):
         super().__init_subclass__(**kwargs)
         check_methods(cls)
         check_names(cls)
+        check_values(cls, vars(cls), cls._expected_values)
         if "name" not in cls.__dict__:
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
         if "cursor" in cls.__dict__ and "cursor_field" not in cls.__dict__:
@@ -125,14 +136,10 @@ class Stream(metaclass=_StreamType):
         if schema is None:
             file = self.code_file()
             return ANY_OBJECT if file is None else _schema_file(Path(file).parent / "schemas" / f"{self.name}.json")
-        # A pydantic model, recognized by its method: streams do not need to import pydantic.
+        check_values(type(self), {"schema": schema}, self._expected_values)
         if callable(model_schema := getattr(schema, "model_json_schema", None)):
             schema = model_schema()
-        if not isinstance(schema, Mapping):
-            raise ConfigError(
-                f"schema is a {type(schema).__name__}, expected a JSON Schema or a pydantic model", stream=self.name
-            )
-        return schema
+        return cast("JsonSchema", schema)
 
     def code_file(self) -> str | None:
         """The file with the stream's code, which has the schemas beside it; None for code outside of files."""

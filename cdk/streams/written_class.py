@@ -1,13 +1,95 @@
-"""Checks of stream classes for mistakes of authors that would go unnoticed until rows are missing."""
+"""Checks of stream classes for mistakes of authors that would go unnoticed, or fail far from the mistake."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from cdk.base.errors import ConfigError
 from cdk.base.process.connector_line import defined_at
-from cdk.base.wording import nearest
+from cdk.base.wording import cut, nearest
+from cdk.streams.cursor import Cursor
 
 _KIT = f"{__name__.partition('.')[0]}."
+_LONGEST = 120
+"""The most characters of a value that an error shows."""
+
+
+def kind_shown(value: object) -> str:
+    """What a value is, for an error that must not show a secret."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def value_shown(value: object) -> str:
+    """A value for an error; of an object, only what it is."""
+    plain = isinstance(value, str | bool | int | float | list | tuple | dict)
+    return cut(repr(value), _LONGEST) if plain else kind_shown(value)
+
+
+class Expected(NamedTuple):
+    """What a value that an author sets has to be. words: say it in errors. shown: the value, for errors."""
+
+    fits: Callable[[object], bool]
+    words: str
+    shown: Callable[[object], str] = value_shown
+
+    def slip(self, value: object) -> str:
+        """`found None, expected ...`; empty if the value fits."""
+        return "" if self.fits(value) else f"found {self.shown(value)}, expected {self.words}"
+
+
+def object_of(kind: type) -> Callable[[object], bool]:
+    """A test for objects of a class or protocol. The class itself fails, though it has the methods of a protocol."""
+    return lambda value: isinstance(value, kind) and not isinstance(value, type)
+
+
+def names(value: object) -> bool:
+    """Whether a value is a string, or a sequence of strings."""
+    return isinstance(value, str) or (isinstance(value, Sequence) and all(isinstance(name, str) for name in value))
+
+
+def _is_schema(value: object) -> bool:
+    if isinstance(value, Mapping):
+        kind = value.get("type", "object")
+        return "object" in kind if isinstance(kind, list | tuple) else kind == "object"
+    # A pydantic model, recognized by its method: streams do not need to import pydantic.
+    return value is None or callable(getattr(value, "model_json_schema", None))
+
+
+CURSOR = "a cursor such as `DatetimeCursor('updated_at', start='2024-01-01T00:00:00Z')`"
+STREAM_ATTRIBUTES: Mapping[str, Expected] = {
+    "primary_key": Expected(
+        lambda value: isinstance(value, Sequence) and not isinstance(value, bytes) and all(map(names, value)),
+        "the name of a field, or a list of names",
+    ),
+    "cursor": Expected(
+        lambda value: value is None or object_of(Cursor)(value),
+        f"{CURSOR}, or None; the field of a stream that sets `self.state` itself is its `cursor_field`",
+    ),
+    "cursor_field": Expected(
+        lambda value: value is None or isinstance(value, str), "the name of a field, or None for a full refresh"
+    ),
+    "schema": Expected(
+        _is_schema, "a JSON Schema of objects, `{'type': 'object', 'properties': {...}}`, or a pydantic model"
+    ),
+}
+"""What the attributes of every stream have to be."""
+
+
+def check_values(kind: type, values: Mapping[str, object], expected: Mapping[str, Expected]) -> None:
+    """Raise ConfigError if an attribute of a stream class, or of one of its objects, has a value that does not fit."""
+    for name in expected:
+        if name not in values or (hasattr(type(value := values[name]), "__get__") and not inspect.isfunction(value)):
+            continue  # a property is computed later
+        if slip := expected[name].slip(value):
+            hint = "; put `@property` before the method, if it has to be computed" if inspect.isfunction(value) else ""
+            raise ConfigError(f"{attribute(kind, name)}: {slip}{hint}")
+
+
+def attribute(kind: type, name: str) -> str:
+    """The full name of an attribute of an author's class, for errors; of a class of the kit, only the attribute's."""
+    return name if kind.__module__.startswith(_KIT) else f"{kind.__module__}.{kind.__qualname__}.{name}"
 
 
 def check_methods(cls: type) -> None:
@@ -19,9 +101,7 @@ def check_methods(cls: type) -> None:
             continue
         if inspect.isfunction(getattr(super(cls, cls), name, None)):
             advice = "call it `schema`" if name == "json_schema" else f"write `def {name}(self, ...)` that returns it"
-            raise ConfigError(
-                f"{cls.__module__}.{cls.__qualname__}.{name} is a {type(value).__name__}, expected a method; {advice}"
-            )
+            raise ConfigError(f"{attribute(cls, name)} is a {type(value).__name__}, expected a method; {advice}")
 
 
 def _check_parameters(cls: type, name: str, method: Callable[..., object]) -> None:
@@ -40,7 +120,7 @@ def _check_parameters(cls: type, name: str, method: Callable[..., object]) -> No
     except TypeError as error:
         written = ", ".join(each.name for each in positional)
         raise ConfigError(
-            f"{cls.__module__}.{cls.__qualname__}.{name} cannot be called as the kit calls it ({error}); write "
+            f"{attribute(cls, name)} cannot be called as the kit calls it ({error}); write "
             f"`def {name}({written})`{defined_at(method)}"
         ) from None
 
@@ -82,7 +162,7 @@ def check_names(cls: type) -> None:
         if (name.startswith(near) or near.startswith(name)) and not _alike(value, getattr(cls, near, None)):
             continue
         raise ConfigError(
-            f"{cls.__module__}.{cls.__qualname__}.{name} is not a name that the kit uses; did you mean "
+            f"{attribute(cls, name)} is not a name that the kit uses; did you mean "
             f"{missing[near]!r}? Rename it to that, or to `_{name}` if it is your own"
         )
 

@@ -11,6 +11,7 @@ from pyspark import cloudpickle
 
 from cdk import (
     Checkpoint,
+    ConfigError,
     DecodeError,
     Done,
     FatalError,
@@ -439,6 +440,81 @@ def test_a_path_comes_behind_the_base(base: str, path: str, url: str) -> None:
             return path
 
     assert Located().request(Slice()).url == url
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("paginator", None, r"found None, expected an object such as `LinkHeader\(\)`, or `SinglePage\(\)`"),
+        ("paginator", LinkHeader, r"found the class LinkHeader, expected an object such as `LinkHeader\(\)`"),
+        ("paginator", "next", "found 'next', expected an object such as"),
+        ("paginator", lambda _: LinkHeader(), "found a function, .*; put `@property` before the method"),
+        ("decoder", "csv", r"found 'csv', expected an object such as `Jsonl\(\)` or `CsvRows\(\)`"),
+        ("decoder", Jsonl, "found the class Jsonl, expected an object such as"),
+        ("error_handler", None, r"found None, expected an object such as `HttpErrorHandler\(\)`"),
+        ("error_handler", HttpErrorHandler, "found the class HttpErrorHandler, expected an object"),
+        ("budget", 10, r"found 10, expected a budget such as `Budget\(calls=10\)`, or None"),
+        ("records_path", 3, "found 3, expected the names on the way to the records"),
+        ("url_base", "api.test", "found 'api.test', expected a URL that begins with `https://` or `http://`"),
+        ("url_base", None, "found None, expected a URL that begins with"),
+        ("url_base", "ann:s3cret@api.test/?key=s3cret", r"found 'api\.test/\?key=\*\*\*\*', expected a URL"),
+        ("cursor", "at", "found 'at', expected a cursor such as"),
+    ],
+)
+@pytest.mark.parametrize("assigned", ["class", "init"])
+def test_an_attribute_of_another_type_is_refused_before_the_first_request(
+    name: str, value: object, said: str, *, assigned: str
+) -> None:
+    def init(self: Users) -> None:
+        vars(self)[name] = value
+
+    names = {name: value} if assigned == "class" else {"__init__": init}
+    with pytest.raises(ConfigError, match=rf"^{__name__}\.Odd\.{name}: {said}") as error:
+        type("Odd", (Users,), {**names, "__module__": __name__})()
+
+    assert "s3cret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "said"),
+    [
+        (
+            "{sub}.api.test",
+            "/users",
+            "found '{sub}.api.test', expected a URL that begins with `https://` or `http://`$",
+        ),
+        ("//api.test", "users", "found '//api.test', expected a URL"),
+        ("", "/users", "found '', expected a URL .*; or return one from `path`, which is '/users'"),
+    ],
+)
+def test_a_url_without_a_scheme_is_refused_also_where_it_is_computed(base: str, path: str, said: str) -> None:
+    class Odd(Users):
+        @property
+        def url_base(self) -> str:
+            return base
+
+        def path(self, slice: Slice) -> str:  # noqa: ARG002
+            return path
+
+    with pytest.raises(ConfigError, match=rf"Odd\.url_base: {said}"):
+        Odd().request(Slice())
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [("s3cret", "a str"), (ApiKey, "the class ApiKey"), ({"token": "s3cret"}, "a dict")]
+)
+def test_what_is_no_authenticator_is_refused_with_its_line_and_not_shown(value: object, shown: str) -> None:
+    class Odd(Users):
+        def authenticator(self) -> Any:
+            return value
+
+    odd, api = Odd(), MockApi()
+    odd.transport = api
+    with pytest.raises(ConfigError, match=rf"Odd\.authenticator: found {shown}, expected an authenticator") as error:
+        list(read_slice(odd, Slice()))
+
+    assert f"{Path(__file__).name}:" in str(error.value)
+    assert ("s3cret" in str(error.value), list(api.requests)) == (False, [])
 
 
 def test_a_parent_is_fetched_once_for_several_children() -> None:

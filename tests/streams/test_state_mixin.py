@@ -128,9 +128,17 @@ def test_a_state_that_is_set_when_a_stream_is_made_does_not_replace_what_was_rea
     assert stream.state == {"n": 4}
 
 
-def test_a_malformed_state_is_refused_when_it_is_set() -> None:
-    with pytest.raises(BadState, match=r"notes\.state: found 5"):
-        Notes().state = 5
+@pytest.mark.parametrize("state", [5, "page 2", True])
+def test_a_malformed_state_is_refused_when_it_is_set_and_names_the_class(state: Json) -> None:
+    class Numbered(StateMixin):
+        def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+            yield {"n": 1}
+            self.state = state
+
+    with pytest.raises(BadState, match=rf"tests\.samples\.Notes\.state: found {state!r}, expected a JSON object"):
+        Notes().state = state
+    with pytest.raises(BadState, match=rf"{__name__}\.\S+\.Numbered\.state: found {state!r}, expected a JSON object"):
+        list(read_slice(Numbered(), Slice()))
 
 
 class Child(StateMixin):

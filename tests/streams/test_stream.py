@@ -1,5 +1,6 @@
 """What a stream is called, what it says of itself, and the readers it chooses."""
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import new_class
 
@@ -159,12 +160,78 @@ def test_a_schema_may_be_a_pydantic_model() -> None:
     assert Modelled().json_schema()["properties"] == {"id": {"title": "Id", "type": "integer"}}
 
 
-def test_a_schema_that_is_no_schema_is_refused_by_name() -> None:
-    class Odd(Described):
-        schema = int
+CURSORS = r"a cursor such as `DatetimeCursor\('updated_at', .*`, or None; .* is its `cursor_field`"
+SCHEMAS = "a JSON Schema of objects, .* or a pydantic model"
+KEYS = "the name of a field, or a list of names"
+SLIPS = [
+    ("cursor", "updated_at", f"found 'updated_at', expected {CURSORS}"),
+    ("cursor", DatetimeCursor, f"found the class DatetimeCursor, expected {CURSORS}"),
+    ("cursor", {"field": "at"}, f"found {{'field': 'at'}}, expected {CURSORS}"),
+    ("cursor_field", ["updated_at"], r"found \['updated_at'\], expected the name of a field, or None"),
+    ("cursor_field", 1, "found 1, expected the name of a field, or None"),
+    ("primary_key", 3, f"found 3, expected {KEYS}"),
+    ("primary_key", None, f"found None, expected {KEYS}"),
+    ("primary_key", ["id", 3], rf"found \['id', 3\], expected {KEYS}"),
+    ("primary_key", b"id", f"found a bytes, expected {KEYS}"),
+    ("schema", {"type": "objct"}, f"found {{'type': 'objct'}}, expected {SCHEMAS}"),
+    ("schema", {"type": ["null", "array"]}, f"found {{'type': .*}}, expected {SCHEMAS}"),
+    ("schema", "users.json", f"found 'users.json', expected {SCHEMAS}"),
+    ("schema", int, f"found the class int, expected {SCHEMAS}"),
+]
 
-    with pytest.raises(ConfigError, match="schema is a type, expected a JSON Schema or a pydantic model"):
-        Odd().json_schema()
+
+@pytest.mark.parametrize(("name", "value", "said"), SLIPS)
+def test_an_attribute_of_another_type_is_refused_when_the_class_is_made(name: str, value: object, said: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^{__name__}\.Odd\.{name}: {said}"):
+        type("Odd", (Described,), {name: value, "__module__": __name__})
+
+
+@pytest.mark.parametrize(("name", "value", "said"), SLIPS)
+def test_an_attribute_of_another_type_is_refused_when_init_assigns_it(name: str, value: object, said: str) -> None:
+    class Odd(Described):
+        def __init__(self, config: Mapping[str, Json] | None = None) -> None:
+            super().__init__(config)
+            vars(self)[name] = value
+
+    with pytest.raises(ConfigError, match=rf"^{__name__}\.\S+\.Odd\.{name}: {said}"):
+        Odd()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"primary_key": ()},
+        {"primary_key": ["id", ("a", "b")]},
+        {"cursor": None, "cursor_field": "at"},
+        {"cursor": CountCursor("at")},
+        {"cursor": property(lambda _: CountCursor("at"))},
+        {"schema": {}},
+        {"schema": {"type": ["null", "object"]}},
+        {"schema": User},
+        {"schema": None},
+    ],
+)
+def test_attributes_that_fit_or_are_computed_are_let_be(names: dict[str, object]) -> None:
+    assert type("Good", (Described,), names)().name == "good"
+
+
+def test_a_method_in_the_place_of_an_attribute_is_refused_with_the_way_to_compute_it() -> None:
+    with pytest.raises(ConfigError, match=r"Odd\.cursor: found a function, .*; put `@property` before the method"):
+        type("Odd", (Described,), {"cursor": lambda self: CountCursor("at")})  # noqa: ARG005
+
+
+def test_a_schema_that_is_computed_is_checked_when_it_is_needed() -> None:
+    odd = type("Odd", (Described,), {"schema": property(lambda _: {"type": "list"})})()
+
+    with pytest.raises(ConfigError, match=r"Odd\.schema: found {'type': 'list'}, expected"):
+        odd.json_schema()
+
+
+def test_copies_and_unpickled_streams_are_not_checked_again() -> None:
+    stream = Described()
+    vars(stream)["cursor"] = "at"
+
+    assert vars(pickle.loads(pickle.dumps(stream.beside())))["cursor"] == "at"  # noqa: S301 - our own bytes
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """resource: a stream of a RestSource as data, and the validation of all resources of a source."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import TypeAlias
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import FieldValue, JsonValue
 from cdk.base.wording import did_you_mean
+from cdk.rest.declared.options import option_slips, with_known_options
 from cdk.rest.declared.placeholders import Placeholder, placeholders
 from cdk.rest.errors.error_handler import ErrorHandler
 from cdk.rest.pagination.paginator import Paginator
@@ -18,6 +19,7 @@ Config: TypeAlias = Mapping[str, FieldValue]
 OWN_SCOPES = ("config", "window")
 
 
+@with_known_options
 @dataclass(frozen=True)
 class resource:  # noqa: N801 - reads as a call, in a list of them
     """A stream of a RestSource: the same attributes as an HttpStream, declared without a class.
@@ -58,6 +60,11 @@ class resource:  # noqa: N801 - reads as a call, in a list of them
     add_fields: Mapping[str, JsonValue] = field(default_factory=dict)
     follows_parent: bool = False
     schema: Mapping[str, object] | type | None = None
+
+    def slips(self) -> Iterator[str]:
+        """Yield a text for each option whose value is of another type than it has to be."""
+        values = ((each, getattr(self, each.name)) for each in fields(self))
+        yield from option_slips({each.name: value for each, value in values if value is not each.default})
 
     def requested(self) -> Iterator[Placeholder]:
         """Yield the placeholders of its request."""

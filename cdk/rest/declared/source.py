@@ -8,6 +8,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.secret_names import looks_secret, names_address
 from cdk.base.values import JsonObject, JsonSchema, JsonValue
 from cdk.base.wording import did_you_mean
+from cdk.rest.declared.options import option_slips, with_known_options
 from cdk.rest.declared.placeholders import Placeholder, placeholders, settings_of
 from cdk.rest.declared.resources import Family, resource
 from cdk.rest.declared.stream import Api, ResourceStream
@@ -18,8 +19,10 @@ from cdk.rest.pagination.paginator import Paginator
 from cdk.rest.records.decoder import Decoder
 from cdk.streams.source import Source
 from cdk.streams.stream import Stream
+from cdk.streams.written_class import kind_shown
 
 
+@with_known_options
 class RestSource(Source):
     """A connector whose streams are resources. A module defines it as `source = RestSource(...)`.
 
@@ -50,6 +53,9 @@ class RestSource(Source):
         config: Mapping[str, JsonSchema] | None = None,
         name: str = "",
     ) -> None:
+        defaults = {"records_path": records_path, "primary_key": primary_key, "params": params, "headers": headers}
+        handling = {"paginator": paginator, "decoder": decoder, "error_handler": error_handler, "budget": budget}
+        _check({"url": url, "auth": auth, **defaults, **handling, "config": config, "name": name}, resources)
         self.name = name
         family = Family(
             [
@@ -66,8 +72,9 @@ class RestSource(Source):
                 for each in resources
             ]
         )
-        # The calling module, found as `namedtuple` does: the schemas are in files beside it.
-        written_in = sys._getframe(1).f_globals  # noqa: SLF001 - the only way to find it
+        # The calling module, found as `namedtuple` does: the schemas are in files beside it. The check of the options'
+        # names calls this method.
+        written_in = sys._getframe(2).f_globals  # noqa: SLF001 - the only way to find it
         self._module, file = str(written_in.get("__name__")), written_in.get("__file__")
         self._api = Api(url, auth, budget, family, file)
         settings = [*settings_of(auth)]
@@ -85,6 +92,20 @@ class RestSource(Source):
 
     def streams(self, config: Mapping[str, JsonValue]) -> Sequence[Stream]:
         return [ResourceStream(each, self._api, config) for each in self._api.family.members.values()]
+
+
+def _check(options: Mapping[str, object], resources: Sequence[object]) -> None:
+    """Raise ConfigError, with all slips, if the options of a source or of its resources have values of other types."""
+    slips = [*option_slips({name: value for name, value in options.items() if value is not None or name == "url"})]
+    for number, each in enumerate(resources, 1):
+        if isinstance(each, resource):
+            slips += [f"{each.name}: {slip}" for slip in each.slips()]
+        else:
+            slips.append(
+                f"resource {number}: found {kind_shown(each)}, expected `resource(...)`; give one after another"
+            )
+    if slips:
+        raise ConfigError("\n".join(slips))
 
 
 def _only_config(named: Sequence[Placeholder], where: str) -> Sequence[Placeholder]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from cdk.base.errors import FatalError
 from cdk.base.values import JsonValue, Record
 from cdk.base.wording import did_you_mean
+from cdk.rest.declared.options import check_cursor
 from cdk.rest.declared.placeholders import Placeholder, Values, filled, filled_path, filled_text, with_settings
 from cdk.rest.declared.resources import Config, Family, field_of, resource
 from cdk.rest.http.authenticator import Authenticator
@@ -57,7 +58,9 @@ class ResourceStream(HttpStream):
         self.decoder = declared.decoder or self.decoder
         self.error_handler = declared.error_handler or self.error_handler
         cursor = declared.cursor
-        self.cursor = cursor if cursor is None or isinstance(cursor, Cursor) else cursor(config)
+        if cursor is not None and not isinstance(cursor, Cursor):
+            check_cursor(self.name, cursor := cursor(config))
+        self.cursor = cursor
 
     @property
     def url_base(self) -> str:

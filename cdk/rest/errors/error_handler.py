@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from cdk.base.errors import CdkError
 from cdk.rest.http.messages import Response
@@ -56,6 +56,7 @@ def fail(error: CdkError) -> Verdict:
     return Verdict(Action.FAIL, error=error)
 
 
+@runtime_checkable
 class ErrorHandler(Protocol):
     """Judges the outcome of an attempt.
 

@@ -12,6 +12,7 @@ Learn: TypeAlias = Callable[[str], None]
 """A callback for each secret that a run obtains, called before its use, so that logs and errors can mask it."""
 
 
+@runtime_checkable
 class Authenticator(Protocol):
     """Turns a request into the requests to send for it: send, inspect the response, possibly send again.
 

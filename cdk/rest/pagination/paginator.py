@@ -1,7 +1,7 @@
 """Paginator: decides whether a response has a next page, and how to request it."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from cdk.base.values import Record
 from cdk.rest.http.messages import Request, Response
@@ -10,6 +10,7 @@ from cdk.rest.pagination.page_signs import unused_next_page
 from cdk.streams.page import Token
 
 
+@runtime_checkable
 class Paginator(Protocol):
     """Finds the token of the next page and puts a token into a request.
 

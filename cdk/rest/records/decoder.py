@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from cdk.base.errors import DecodeError
 from cdk.base.records.exact_json import written_integer, written_number
@@ -10,6 +10,7 @@ from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Response
 
 
+@runtime_checkable
 class Decoder(Protocol):
     """Decodes bodies of one format.
 

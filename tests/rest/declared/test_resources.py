@@ -4,7 +4,7 @@ import pytest
 
 from cdk import ConfigError, CountCursor, Json, JsonSchema
 from cdk.base.secret_masking import secret_places
-from cdk.rest import Bearer, OAuth2, RestSource, resource
+from cdk.rest import Bearer, HttpErrorHandler, LinkHeader, OAuth2, RestSource, resource
 
 REPOS = resource("repos", "/repos")
 COUNTED = resource("builds", "/builds", cursor=CountCursor("number"))
@@ -89,6 +89,121 @@ def test_each_slip_has_its_resource_and_a_way_out(resources: list[resource], sli
     lines = str(error.value).splitlines()
     assert len(lines) == len(slips)
     assert all(line.startswith(slip) for line, slip in zip(lines, slips, strict=True)), lines
+
+
+LINKS = r"an object such as `LinkHeader()`, or `SinglePage()` for a single page"
+VALUES = "names with values: `{'state': 'open'}`"
+
+
+@pytest.mark.parametrize(
+    ("options", "slips"),
+    [
+        ({"paginator": "link"}, [f"paginator: found 'link', expected {LINKS}"]),
+        ({"paginator": LinkHeader}, [f"paginator: found the class LinkHeader, expected {LINKS}"]),
+        ({"decoder": "csv"}, ["decoder: found 'csv', expected an object such as `Jsonl()` or `CsvRows()`"]),
+        ({"error_handler": HttpErrorHandler}, ["error_handler: found the class HttpErrorHandler, expected an object"]),
+        ({"records_path": 3}, ["records_path: found 3, expected the names on the way to the records"]),
+        ({"primary_key": 3}, ["primary_key: found 3, expected the name of a field, or a list of names"]),
+        ({"headers": "s3cret"}, [f"headers: found a str, expected {VALUES}"]),
+        (
+            {"params": ["s3cret"], "paginator": 2},
+            [f"params: found a list, expected {VALUES}", f"paginator: found 2, expected {LINKS}"],
+        ),
+    ],
+)
+@pytest.mark.parametrize("said_by", ["resource", "source"])
+def test_options_of_another_type_are_refused_together(options: Json, slips: list[str], *, said_by: str) -> None:
+    own, common = (options, {}) if said_by == "resource" else ({}, options)
+    with pytest.raises(ConfigError) as error:
+        RestSource("https://api.test", REPOS, resource("own", "/own", **own), **common)
+
+    prefix = "own: " if said_by == "resource" else ""
+    lines = str(error.value).splitlines()
+    assert len(lines) == len(slips)
+    assert all(any(line.startswith(f"{prefix}{slip}") for line in lines) for slip in slips), lines
+    assert "s3cret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "slip"),
+    [
+        (
+            {"cursor": "updated_at"},
+            "cursor: found 'updated_at', expected a cursor such as `DatetimeCursor('updated_at'",
+        ),
+        ({"cursor": CountCursor}, "cursor: found the class CountCursor, expected a cursor such as"),
+        ({"schema": {"type": "objct"}}, "schema: found {'type': 'objct'}, expected a JSON Schema of objects"),
+        ({"follows_parent": "yes"}, "follows_parent: found 'yes', expected True or False"),
+        ({"record_filter": ["open"]}, f"record_filter: found a list, expected {VALUES}"),
+        ({"add_fields": "owner"}, f"add_fields: found a str, expected {VALUES}"),
+        ({"path": None}, "path: found None, expected a string"),
+    ],
+)
+def test_options_of_a_resource_alone_are_checked_as_well(options: Json, slip: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        RestSource("https://api.test", resource(**{"name": "own", "path": "/own", **options}))
+
+    assert str(error.value).startswith(f"own: {slip}")
+
+
+@pytest.mark.parametrize(
+    ("options", "slip"),
+    [
+        ({"auth": "s3cret"}, r"^auth: found a str, expected an authenticator such as `Bearer\(token\)`, or None$"),
+        ({"auth": Bearer}, "^auth: found the class Bearer, expected an authenticator"),
+        ({"budget": 10}, "^budget: found 10, expected a budget such as"),
+        ({"config": ["size"]}, r"^config: found \['size'\], expected names with schemas"),
+        ({"url": "api.test"}, "^url: found 'api.test', expected a URL that begins with `https://` or `http://`$"),
+        ({"url": "ann:s3cret@api.test"}, "^url: found 'api.test', expected a URL"),
+        ({"url": None}, "^url: found None, expected a URL"),
+    ],
+)
+def test_options_of_a_source_alone_are_checked_as_well(options: Json, slip: str) -> None:
+    with pytest.raises(ConfigError, match=slip):
+        RestSource(options.pop("url", "https://api.test"), REPOS, **options)
+
+
+@pytest.mark.parametrize("url", ["https://api.test", "HTTP://api.test", "{config.url}", "{config.url}/v1", ""])
+def test_a_source_may_have_any_url_of_http_or_of_its_config(url: str) -> None:
+    assert RestSource(url, REPOS).streams({"url": "https://api.test"})
+
+
+def test_resources_in_a_list_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^resource 1: found a list, expected `resource\(...\)`; give one after"):
+        RestSource("https://api.test", [REPOS])  # type: ignore[arg-type] # the slip
+
+
+@pytest.mark.parametrize("returned", ["updated_at", None, CountCursor])
+def test_what_a_function_returns_for_a_cursor_is_checked_with_the_config(returned: Json) -> None:
+    source = RestSource("https://api.test", resource("own", "/own", cursor=lambda _: returned))
+
+    with pytest.raises(
+        ConfigError, match=r"^own: cursor: the function returned something else: found .*, expected a c"
+    ):
+        source.streams({})
+
+
+@pytest.mark.parametrize(
+    ("option", "near"), [("records_pth", "'records_path'"), ("primry_key", "'primary_key'"), ("header", "'headers'")]
+)
+def test_an_option_that_is_nearly_one_is_refused_with_the_one(option: str, near: str) -> None:
+    slip: Json = {option: "id"}
+    with pytest.raises(
+        ConfigError, match=rf"^resource\('own', {option}=...\): .* no such option; did you mean {near}\?"
+    ):
+        resource("own", "/own", **slip)
+    with pytest.raises(
+        ConfigError, match=rf"^RestSource\('https://api.test', {option}=...\): .* did you mean {near}\?"
+    ):
+        RestSource("https://api.test", REPOS, **slip)
+
+
+def test_an_option_that_is_like_none_is_refused_with_all_there_are() -> None:
+    slip: Json = {"zzz": 1}
+    with pytest.raises(
+        ConfigError, match=r"^resource\(zzz=...\): there is no such option; there is 'add_fields', 'body_json'"
+    ):
+        resource(**slip)
 
 
 def test_urls_and_credentials_know_the_config_alone() -> None:

@@ -1,0 +1,72 @@
+"""What authors set on streams that read an HTTP API, and on resources, has to be."""
+
+import re
+from collections.abc import Callable, Mapping
+
+from cdk.base.errors import ConfigError
+from cdk.base.process.connector_line import defined_at
+from cdk.rest.errors.error_handler import ErrorHandler
+from cdk.rest.http.authenticator import Authenticator
+from cdk.rest.http.redact import safe_url
+from cdk.rest.limits.budget import Budget
+from cdk.rest.pagination.paginator import Paginator
+from cdk.rest.records.decoder import Decoder
+from cdk.streams.stream import Stream
+from cdk.streams.written_class import STREAM_ATTRIBUTES, Expected, attribute, kind_shown, names, object_of, value_shown
+
+_SCHEMES = ("https://", "http://")
+_WITH_HOST = re.compile(r"(?:[a-z][a-z0-9+.\-]*:)?//", re.IGNORECASE)
+
+
+def url_shown(value: object) -> str:
+    """A value that may be a URL for an error, without what may be secret in it."""
+    if not isinstance(value, str):
+        return value_shown(value)
+    # Without a scheme, the user and the password of a URL would be taken for a part of its path.
+    host = "" if _WITH_HOST.match(value) else "//"
+    return repr(safe_url(host + value).removeprefix(host))
+
+
+def is_url(value: object) -> bool:
+    """Whether a value is a URL with the scheme of HTTP."""
+    return isinstance(value, str) and value.lower().startswith(_SCHEMES)
+
+
+URL_BASE = Expected(
+    lambda value: value == "" or is_url(value), "a URL that begins with `https://` or `http://`", url_shown
+)
+AUTHENTICATOR = Expected(
+    lambda value: value is None or object_of(Authenticator)(value),
+    "an authenticator such as `Bearer(token)`, or None",
+    kind_shown,
+)
+SHARED: Mapping[str, Expected] = {
+    "paginator": Expected(
+        object_of(Paginator), "an object such as `LinkHeader()`, or `SinglePage()` for a single page"
+    ),
+    "decoder": Expected(object_of(Decoder), "an object such as `Jsonl()` or `CsvRows()`, or `JsonDocument()` for JSON"),
+    "error_handler": Expected(object_of(ErrorHandler), "an object such as `HttpErrorHandler()`"),
+    "budget": Expected(
+        lambda value: value is None or isinstance(value, Budget), "a budget such as `Budget(calls=10)`, or None"
+    ),
+    "records_path": Expected(names, "the names on the way to the records, each a string: `('data', 'items')`"),
+}
+"""What attributes have to be that resources have as well."""
+HTTP_ATTRIBUTES: Mapping[str, Expected] = {**STREAM_ATTRIBUTES, **SHARED, "url_base": URL_BASE}
+"""What the attributes of an HttpStream have to be."""
+
+
+def check_url(stream: Stream, base: str, url: str) -> None:
+    """Raise ConfigError if the URL of a stream's requests has no scheme. base: its `url_base`."""
+    if not is_url(url):
+        hint = "" if base else f"; or return one from `path`, which is {url_shown(url)}"
+        raise ConfigError(
+            f"{attribute(type(stream), 'url_base')}: found {url_shown(base)}, expected {URL_BASE.words}{hint}",
+            stream=stream.name,
+        )
+
+
+def check_authenticator(stream: Stream, method: Callable[[], object], authenticator: object) -> None:
+    """Raise ConfigError if a stream's method returned something else than an authenticator or None."""
+    if slip := AUTHENTICATOR.slip(authenticator):
+        raise ConfigError(f"{attribute(type(stream), 'authenticator')}: {slip}{defined_at(method)}", stream=stream.name)
