@@ -2238,8 +2238,8 @@ BUGS = [
     Bug(
         "a resumed read knows how many records came since the first page",
         "declarative/reading/recovering_reader",
-        "self.handed = count if type(count) is int else 0",
-        "self.handed = 0",
+        "self.records_read = count if type(count) is int else 0",
+        "self.records_read = 0",
         "tests/worlds/test_refused_pages.py",
     ),
     Bug(
@@ -2252,7 +2252,7 @@ BUGS = [
     Bug(
         "a limit of records is not passed where nobody knows how many came",
         "declarative/reading/recovering_reader",
-        "        if not self.known:\n            raise",
+        "        if not self.is_count_known:\n            raise",
         "        if False:\n            raise",
         "tests/declarative/components/streams/test_recoveries.py",
     ),

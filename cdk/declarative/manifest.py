@@ -30,10 +30,10 @@ MOST_PARTS = 2_000_000
 """The maximum number of parts of a manifest after its references and aliases are expanded."""
 
 # Sections that references point to, and that are not components themselves.
-_QUARRIES = frozenset({"definitions", "schemas"})
+_REFERENCE_ONLY_SECTIONS = frozenset({"definitions", "schemas"})
 _TOO_DEEP = "the manifest is nested too deeply; the kit supports a few hundred levels"
 # The prefix that `BuildContext.where` gives an error: `users: DatetimeBasedCursor.step: ...`; the stream may be absent.
-_BUILT = re.compile(r"(?:(?P<stream>.+): )?(?P<kind>[A-Z]\w+)\.(?P<field>\w+): ")
+_COMPONENT_PREFIX = re.compile(r"(?:(?P<stream>.+): )?(?P<kind>[A-Z]\w+)\.(?P<field>\w+): ")
 
 
 class Manifest:
@@ -49,12 +49,12 @@ class Manifest:
             problem = f"found {shown(value)}, expected an object with `version`, `check` and `streams`"
             raise ManifestError(problem, path=where)
         try:
-            self._today = migrate(value)
+            self._migrated = migrate(value)
         except RecursionError:
             raise ManifestError(_TOO_DEEP, path=where) from None
         self.value: Mapping[str, JsonValue] = value
         self._parsed, self._path = file, path
-        self._references = References(self._today)
+        self._references = References(self._migrated)
 
     @classmethod
     def load(cls, path: Path) -> "Manifest":
@@ -79,11 +79,13 @@ class Manifest:
         """
         register()
         root = {
-            name: self._references.resolve(part, (name,)) for name, part in self._today.items() if name not in _QUARRIES
+            name: self._references.resolve(part, (name,))
+            for name, part in self._migrated.items()
+            if name not in _REFERENCE_ONLY_SECTIONS
         }
         if not bounded(root, MOST_PARTS):
             raise ManifestError(f"has more than {MOST_PARTS:,} parts after its references and aliases are expanded")
-        return propagate(adapt({"type": ROOT, **root}, old=self._today is not self.value))
+        return propagate(adapt({"type": ROOT, **root}, old=self._migrated is not self.value))
 
     def root(self) -> Component:
         """Return the root component. Raises ManifestError that lists every invalid place.
@@ -111,14 +113,14 @@ class Manifest:
             raise ManifestError("\n".join(self._report(problems))) from None
         except RecursionError:
             raise ManifestError(_TOO_DEEP, path=self.name) from None
-        twice = list(self._twice(value))
-        if twice:
-            raise ManifestError("\n".join(twice))
-        for slip in self._report(list(misspelt(value, model))):
-            logger.warning("%s", slip)
+        duplicates = list(self._duplicate_names(value))
+        if duplicates:
+            raise ManifestError("\n".join(duplicates))
+        for warning in self._report(list(misspelt(value, model))):
+            logger.warning("%s", warning)
         return root
 
-    def _twice(self, value: Mapping[str, JsonValue]) -> Iterator[str]:
+    def _duplicate_names(self, value: Mapping[str, JsonValue]) -> Iterator[str]:
         """Yield an error for each stream that reuses an earlier name; a name that is an expression is checked later."""
         places: dict[str, int] = {}
         for i, stream in enumerate(as_list(value.get("streams"))):
@@ -155,7 +157,7 @@ class Manifest:
     def located(self, error: ManifestError) -> ManifestError:
         """Return an error that names a component, raised by building or using it, with its file and line added."""
         text = str(error)
-        named = _BUILT.match(text)
+        named = _COMPONENT_PREFIX.match(text)
         expression = error.expression if isinstance(error, ExpressionError) else None
         keys = None if named is None else self._find(named["stream"], named["kind"], named["field"], expression)
         if keys is None:
@@ -170,7 +172,7 @@ class Manifest:
 
     def reads_config(self, error: ManifestError) -> bool:
         """Whether the error is about an expression that reads the config, so that another config may work."""
-        named = _BUILT.match(error.message)
+        named = _COMPONENT_PREFIX.match(error.message)
         keys = None if named is None else self._find(named["stream"], named["kind"], named["field"])
         if keys is None:
             return False

@@ -166,7 +166,7 @@ class ManifestSource(Source):
         self._rules(config).validate(config)
         overridden = {**config, **overrides}
         ctx = self._context(overridden)
-        ctx.runtime.keep = partial(self._save, config)
+        ctx.runtime.save_config = partial(self._save, config)
         for secret in secret_values(self.config_schema, overrides):
             ctx.runtime.learn(secret)
         declared = self._root.built(ctx, check.names(overridden), self._manifest.reads_config)
@@ -176,8 +176,8 @@ class ManifestSource(Source):
         # A response that both a stream and its child streams (which read it as their parent) request is fetched once.
         runtime = self._runtime
         runtime.parents, runtime.located = self._parents, self._manifest.located
-        runtime.learn, runtime.limited = self.events.learned, self.events.waiting
-        runtime.keep = partial(self._save, config)
+        runtime.learn, runtime.on_rate_limited = self.events.learned, self.events.waiting
+        runtime.save_config = partial(self._save, config)
         secrets = Secrets(secret_values(self.config_schema, config))
         # Computed only when a request is made: `spec` and `discover` do not need it.
         ctx = BuildContext(config, runtime, scope=cache(partial(credential_scope, self._root, config, secrets)))

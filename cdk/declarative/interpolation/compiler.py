@@ -215,7 +215,7 @@ class _Compiler:
         if key in _DICT_ATTRIBUTES and not as_item:
             # To Jinja, `record.items` is a method; `record['items']` is the value if there is one.
             return self._calling(get, target, ast.Constant(key))
-        first, value = self._twice(target)
+        first, value = self._stored_once(target)
         if key in _DICT_ATTRIBUTES:
             otherwise = self._calling(get, value, ast.Constant(key))
         else:
@@ -225,7 +225,7 @@ class _Compiler:
         item = ast.Subscript(value, ast.Constant(key), ast.Load())
         return ast.IfExp(ast.BoolOp(ast.And(), [is_dict, has_key]), item, otherwise)
 
-    def _twice(self, target: ast.expr) -> tuple[ast.expr, ast.expr]:
+    def _stored_once(self, target: ast.expr) -> tuple[ast.expr, ast.expr]:
         """Return two expressions for a value: for its first use, which stores it in a variable, and for later uses."""
         if isinstance(target, ast.Name):
             return target, target

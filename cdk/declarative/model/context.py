@@ -71,9 +71,9 @@ class Runtime:
     sleep: Sleep = sleep
     learn: Callable[[str], None] = _ignore
     """Called with each secret obtained during the run, so that it is masked."""
-    keep: Callable[[Mapping[tuple[str, ...], JsonValue]], None] = _ignore
+    save_config: Callable[[Mapping[tuple[str, ...], JsonValue]], None] = _ignore
     """Called with the config values that the run changed, by their path, to save them."""
-    limited: Callable[[str, float], None] = _ignore
+    on_rate_limited: Callable[[str, float], None] = _ignore
     """Called with a stream's name and the seconds it has to wait because of an API limit."""
     located: Callable[[ManifestError], ManifestError] = _as_it_is
     """Returns an error of an expression with its line in the manifest added."""

@@ -161,7 +161,7 @@ class PageStrategy(Protocol):
     """What its tokens count, in words (`pages from 1`). Tokens that count `records` stay valid if the page size
     changes. None for tokens that only the API understands."""
 
-    examined_paths: Sequence[tuple[str, ...]] = ()
+    deciding_paths: Sequence[tuple[str, ...]] = ()
     """Paths that decide whether there is a next page, and which: below `response`, `headers` and `last_record`."""
 
     def of_slice(self) -> Self:
@@ -172,11 +172,11 @@ class PageStrategy(Protocol):
         """Return the token of the first page; None if the first page is requested without one."""
         return None
 
-    def ahead(self, token: JsonValue, size: int | None) -> JsonValue:  # noqa: ARG002 - for overriding
+    def token_after(self, token: JsonValue, size: int | None) -> JsonValue:  # noqa: ARG002 - for overriding
         """Return the token after `token`, if such a page exists, before either page has arrived; None: unknown."""
         return None
 
-    def token_after(self, page: PageResult) -> JsonValue:  # noqa: ARG002 - for overriding
+    def token_after_page(self, page: PageResult) -> JsonValue:  # noqa: ARG002 - for overriding
         """Return the token after `page`, counting the records it had, even if it was the last; None: there is none."""
         return None
 

@@ -109,7 +109,7 @@ class RequestBuilder:
 
     def _put_flat(self, fields: JsonObject, name: str, value: JsonValue, what: str) -> None:
         if name in fields:
-            raise self._twice(f"{what} {name!r}")
+            raise self._already_set(f"{what} {name!r}")
         fields[name] = value
 
     def _put_deep(self, path: Sequence[str], value: JsonValue) -> None:
@@ -118,12 +118,12 @@ class RequestBuilder:
         for key in outer:
             node = node.setdefault(key, {}) if isinstance(node, dict) else None
         if not isinstance(node, dict):
-            raise self._twice(f"{' > '.join(path)} of the JSON body")
+            raise self._already_set(f"{' > '.join(path)} of the JSON body")
         if last in node and node[last] != value:
-            raise self._twice(f"{' > '.join(path)} of the JSON body")
+            raise self._already_set(f"{' > '.join(path)} of the JSON body")
         node[last] = value
 
-    def _twice(self, what: str) -> ManifestError:
+    def _already_set(self, what: str) -> ManifestError:
         return ManifestError(f"{self.where}: {what} is set twice; keep it in one place")
 
 

@@ -198,7 +198,7 @@ class _AirbyteStateReader(PassingReader):
         super().__init__(inner)
         self._incremental, self._stream, self._cursor = incremental, stream, incremental.cursor
         self._started = stream.now()
-        self._last, self._said, self._met = state, False, False
+        self._last, self._complete_state_returned, self._any_cursor_value = state, False, False
         self._extra = {"lookback_window": 0, **state.extra} if stream.partitioned else dict(state.extra)
         self._shared = state.positions.get(WHOLE)
         saved = None if self._shared is None else self._shared.cursor
@@ -216,7 +216,7 @@ class _AirbyteStateReader(PassingReader):
         if edge is None or edge.value is None:
             self._note_unchanged(slice.partition)
             return
-        self._met = True
+        self._any_cursor_value = True
         if edge.value != self._greatest:
             known = [value for value in (self._greatest, edge.value) if value is not None]
             self._greatest = self._cursor.greatest(known)
@@ -239,33 +239,33 @@ class _AirbyteStateReader(PassingReader):
             self._last = state
         if not self.finished:
             return None if state is None else self._unfinished(state)
-        if self._said and state is None:
+        if self._complete_state_returned and state is None:
             return None
-        self._said = True
+        self._complete_state_returned = True
         return self._complete(self._last)
 
     def _unfinished(self, state: StreamState) -> StreamState:
         """Return the state while partitions are being read."""
-        return replace(self._unmoved(state), extra={**self._extra, **self._no_parents(state)})
+        return replace(self._with_initial_cursor(state), extra={**self._extra, **self._no_parents(state)})
 
     def _no_parents(self, state: StreamState) -> JsonObject:
         """Return the entry for parents that are not followed: empty, as in Airbyte; no entry if there are none."""
         return {"parent_state": {}} if self._stream.has_parents and state.positions and not state.parents else {}
 
-    def _unmoved(self, state: StreamState) -> StreamState:
+    def _with_initial_cursor(self, state: StreamState) -> StreamState:
         """Return the state with the shared cursor as it was at the start, without the lookback of this read."""
         if self._shared is None or WHOLE not in state.positions:
             return state
         return state.with_(WHOLE, self._shared)
 
     def _complete(self, state: StreamState) -> StreamState:
-        state, extra = self._unmoved(state), dict(self._extra)
+        state, extra = self._with_initial_cursor(state), dict(self._extra)
         shares = self._incremental.shared or state.shares_cursor
         if state.positions.keys() == {WHOLE} and not (state.parents or shares):
             return state  # keep an old form, with one cursor for all, while there are no partitions
         if not (state.positions or state.parents):
             extra = {**as_object(self._stream.empty_state), **extra}
-        if self._met:
+        if self._any_cursor_value:
             seconds = math.ceil((self._stream.now() - self._started).total_seconds())
             extra["lookback_window"] = max(1, seconds)
         if not state.parents and self._stream.has_parents:
@@ -274,7 +274,9 @@ class _AirbyteStateReader(PassingReader):
             return replace(state, positions=positions, extra=extra, shares_cursor=True)
         if self._greatest is not None:
             # Records older than the cursor's start must not move the cursor before it.
-            values = [self._greatest, self._cursor.start, self._unchanged] if self._met else [self._greatest]
+            values = (
+                [self._greatest, self._cursor.start, self._unchanged] if self._any_cursor_value else [self._greatest]
+            )
             known = [value for value in values if value is not None]
             extra["state"] = {self._cursor.field: self._cursor.greatest(known)}
         return replace(state, extra=extra)

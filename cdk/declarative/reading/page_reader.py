@@ -90,12 +90,12 @@ class PageReader:
 
     check: PageCheck = field(init=False)
 
-    _cut: tuple[str, ...] | None = field(init=False)
+    _raw_path: tuple[str, ...] | None = field(init=False)
 
     def __post_init__(self) -> None:
         # Records stay text only if nothing filters or changes them and no expression reads the body for the next page.
         untouched = self.select is None and self.properties is None and not self.pages.reads_body
-        self._cut = self.extractor.text_path if untouched else None
+        self._raw_path = self.extractor.text_path if untouched else None
         self.check = PageCheck(self.extractor, self.decoder, self.requester.client.error_handler, self.key_paths)
 
     def read(self, slice: Slice) -> Iterator[Item]:
@@ -123,8 +123,8 @@ class PageReader:
     def records(self, page: FetchedPage, slice: Slice, names: Names) -> Iterator[Sequence[Record]]:
         """Yield the lists of records of a response except the last, which is left in `page` along with the counts."""
         if (
-            self._cut is not None
-            and (lines := page.response.undecoded_records(self._cut, slice.record_type)) is not None
+            self._raw_path is not None
+            and (lines := page.response.undecoded_records(self._raw_path, slice.record_type)) is not None
         ):
             page.raw = page.selected = page.present = len(lines)
             page.records = page.tail = lines
@@ -272,7 +272,7 @@ class _SliceReading:
         reader = self._reader
         if following is not None or not last.raw or reader.properties is not None:
             return
-        if (token := reader.pages.token_after(last)) is None:
+        if (token := reader.pages.token_after_page(last)) is None:
             return
 
         def fetch() -> tuple[Response, int]:
@@ -380,7 +380,7 @@ class _SliceReading:
 
     def _later(self, token: JsonValue) -> tuple[JsonValue, Request] | None:
         """Return the token and the request of the page after `token`; None if only that page can name them."""
-        following = self._reader.pages.ahead(token, self._sizes.size)
+        following = self._reader.pages.token_after(token, self._sizes.size)
         if following is None:
             return None
         return following, self._request(_PageQuery(following, self._names_with(following)))

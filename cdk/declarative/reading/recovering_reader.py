@@ -60,25 +60,25 @@ class RecoveringReader:
         Raises FatalError: when starting again would change nothing. Raises TransientError: when a window cannot be
         split further. Raises StaleToken: when the slice must start again, since the API refuses a saved token's page.
         """
-        remaining, anew = _remaining(slice), False
+        remaining, restarted = _remaining(slice), False
         while remaining:
             attempt = _Attempt(slice, remaining, self._incremental, self._reset.limit)
             try:
                 yield from attempt.read(self.inner)
             except SplitWindow as refused:
-                remaining = self._cut(refused, attempt)
+                remaining = self._split_window(refused, attempt)
             except ResetPagination as refused:
                 if self._incremental is not None:
-                    remaining = _further(refused, attempt)
+                    remaining = _from_greatest(refused, attempt)
                 elif attempt.token and attempt.token is attempt.slice.start.cursor:
                     # On StaleToken the caller reads the slice to its end in one go:
                     # if resumed once more, it might start again forever.
                     raise stale_page_token(f"cannot be resumed: {refused.message}") from refused
-                elif anew:
+                elif restarted:
                     text = f"{refused.message}; the pages were already read again from the start, with the same result"
                     raise FatalError(text) from refused
                 else:
-                    anew = True
+                    restarted = True
                     logger.info("%s; reading again from the first page", refused.message)
                     _warn(attempt)
             else:
@@ -86,9 +86,9 @@ class RecoveringReader:
             if remaining:
                 slice = replace(slice, start=Start())
                 if remaining != [slice.window]:
-                    yield Checkpoint({_REMAINING: _written(remaining)})
+                    yield Checkpoint({_REMAINING: _as_json(remaining)})
 
-    def _cut(self, refused: SplitWindow, attempt: "_Attempt") -> list[Window | None]:
+    def _split_window(self, refused: SplitWindow, attempt: "_Attempt") -> list[Window | None]:
         window = attempt.slice.window
         if self._split is None or window is None:
             raise refused
@@ -103,14 +103,14 @@ class RecoveringReader:
         return [*halves, *attempt.remaining[1:]]
 
 
-def _further(refused: ResetPagination, attempt: "_Attempt") -> list[Window | None]:
+def _from_greatest(refused: ResetPagination, attempt: "_Attempt") -> list[Window | None]:
     """Return the remaining windows, the first of them from the greatest value that was read.
 
     Raises FatalError: when the window already starts there.
     """
     window, reached = attempt.slice.window, attempt.greatest
     if window is None or reached is None or reached == window.start:
-        if not attempt.known:
+        if not attempt.is_count_known:
             logger.info("%s; reading again from the first page", refused.message)
             _warn(attempt)
             return attempt.remaining
@@ -132,36 +132,36 @@ class _Attempt:
 
     token: Mapping[str, JsonValue] = MappingProxyType({})
     """The token of the next page; empty for the first."""
-    known = True
+    is_count_known = True
     """Whether the number of records since the first page is known. Tokens of earlier versions do not include it."""
-    handed = 0
-    """The number of records that were handed on."""
+    records_read = 0
+    """The number of records that were read."""
     greatest: FieldValue = None
     """The greatest cursor value of these records."""
 
     def __init__(
         self, slice: Slice, remaining: list[Window | None], incremental: Incremental | None, limit: int | None
     ) -> None:
-        self.remaining, self._uncut = remaining, remaining == [slice.window]
+        self.remaining, self._is_whole_window = remaining, remaining == [slice.window]
         self._incremental, self._limit = incremental, limit
         self.slice = slice
         # Most slices are read as they were planned.
         if slice.start.cursor:
             self._resume(slice.start.cursor)
-        elif not self._uncut:
+        elif not self._is_whole_window:
             self.slice = replace(slice, window=remaining[0], start=Start())
 
     def _resume(self, saved: Mapping[str, JsonValue]) -> None:
         own = saved.keys() & {_REMAINING, _READ}
         self.token = {name: value for name, value in saved.items() if name not in own} if own else saved
         start = self.slice.start
-        if own or not self._uncut:
+        if own or not self._is_whole_window:
             start = replace(start, cursor=self.token) if isinstance(start, Checkpoint) and self.token else Start()
             self.slice = replace(self.slice, window=self.remaining[0], start=start)
         read = as_object(saved.get(_READ))
         count = read.get("records")
-        self.known = type(count) is int or not self.token
-        self.handed = count if type(count) is int else 0
+        self.is_count_known = type(count) is int or not self.token
+        self.records_read = count if type(count) is int else 0
         self.greatest = read.get("greatest")
 
     def read(self, inner: SliceReader) -> Iterator[Item]:
@@ -170,7 +170,7 @@ class _Attempt:
         for item in inner.read(self.slice):
             match item:
                 case Page(records=records, next=following):
-                    self._see(records)
+                    self._count(records)
                     if following is None:
                         yield item
                     else:
@@ -180,29 +180,29 @@ class _Attempt:
                 case Checkpoint():
                     yield item
                 case _:
-                    self._see([item])
+                    self._count([item])
                     yield item
 
     def _position(self) -> Mapping[str, JsonValue]:
         position = dict(self.token)
-        if not self._uncut:
-            position[_REMAINING] = _written(self.remaining)
-        if self.known and (self._incremental is not None or self._limit is not None):
-            position[_READ] = {"records": self.handed, "greatest": self.greatest}
+        if not self._is_whole_window:
+            position[_REMAINING] = _as_json(self.remaining)
+        if self.is_count_known and (self._incremental is not None or self._limit is not None):
+            position[_READ] = {"records": self.records_read, "greatest": self.greatest}
         return position
 
     def _check_limit(self) -> None:
         if self._limit is None:
             return
-        if not self.known:
+        if not self.is_count_known:
             raise ResetPagination(
                 "the page token saved by an earlier read does not contain the number of records before it"
             )
-        if self.handed >= self._limit:
-            raise ResetPagination(f"{self.handed} records were read, the limit is {self._limit}")
+        if self.records_read >= self._limit:
+            raise ResetPagination(f"{self.records_read} records were read, the limit is {self._limit}")
 
-    def _see(self, records: Sequence[Record]) -> None:
-        self.handed += len(records)
+    def _count(self, records: Sequence[Record]) -> None:
+        self.records_read += len(records)
         window = self.slice.window
         if self._incremental is None or window is None:
             return
@@ -222,7 +222,7 @@ def _remaining(slice: Slice) -> list[Window | None]:
     return [*windows[:-1], replace(windows[-1], last=slice.window.last)]
 
 
-def _written(windows: Sequence[Window | None]) -> JsonValue:
+def _as_json(windows: Sequence[Window | None]) -> JsonValue:
     return [None if window is None else [window.start, window.end, window.until] for window in windows]
 
 
@@ -231,6 +231,6 @@ def _shown(window: Window | None) -> str:
 
 
 def _warn(attempt: _Attempt) -> None:
-    if attempt.handed or attempt.token:
+    if attempt.records_read or attempt.token:
         shown = _shown(attempt.slice.window)
         logger.warning("%s: some of the records already read from %s will be emitted twice", attempt.slice, shown)

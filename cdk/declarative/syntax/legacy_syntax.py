@@ -72,7 +72,7 @@ _NEW_FIELDS = {
 }
 
 
-def removed_fields(name: str) -> str | None:
+def replacement_of_removed_type(name: str) -> str | None:
     """Return what to write instead of a removed type; None for a type that was not removed."""
     return _REMOVED.get(name)
 
@@ -82,7 +82,7 @@ def former_types() -> Mapping[str, str | None]:
     return {**dict.fromkeys(_REBUILT), **_RENAMED}
 
 
-def renamed(field: str) -> str | None:
+def replacement_of_old_field(field: str) -> str | None:
     """Return today's replacement for a field of old manifests; None for a field that never existed."""
     return _NEW_FIELDS.get(field)
 

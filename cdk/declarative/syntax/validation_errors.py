@@ -37,7 +37,7 @@ from cdk.declarative.model.field_shapes import (
     words,
 )
 from cdk.declarative.syntax.json_edit import part_at
-from cdk.declarative.syntax.legacy_syntax import removed_fields, renamed
+from cdk.declarative.syntax.legacy_syntax import replacement_of_old_field, replacement_of_removed_type
 
 _SHOWN = 8
 # Entries of an error's location that name a form tried there: `list[str]`, `function-plain[_pick()]`.
@@ -224,7 +224,7 @@ def _slips(
     # Parameters become fields of all components below, and expressions read them under any name.
     expected = {*fields_of(model), *as_object(value.get("$parameters")), *strange}
     for name in () if open_to_more(model) else value:
-        if name not in expected and (today := renamed(name)) is not None:
+        if name not in expected and (today := replacement_of_old_field(name)) is not None:
             text = f"the field {name!r} of {kind} is ignored; use {today} instead"
             yield ManifestProblem((*keys, name), text, sure=False)
 
@@ -254,7 +254,7 @@ def _strange(model: type[BaseModel], value: Mapping[str, JsonValue], *, root: bo
 
 def _near(name: str, free: Sequence[str]) -> str | None:
     """Return the known field that an unknown one means: its name today if it was renamed, else the nearest spelling."""
-    if (today := renamed(name)) is not None:
+    if (today := replacement_of_old_field(name)) is not None:
         return today if today in free else None
     return nearest(name, free)
 
@@ -269,7 +269,7 @@ def _stranger(name: JsonValue, kind: str, members: Mapping[str, type[BaseModel]]
     """Return the message for a `type` that is not allowed where a `kind` is expected."""
     if not isinstance(name, str):
         return f"found {_named(name)}, expected the type of {with_article(kind)}, a string"
-    if (reason := removed_fields(name)) is not None:
+    if (reason := replacement_of_removed_type(name)) is not None:
         return f"the type {name!r} is no longer part of the language: {reason}"
     if name in Component.registry:
         return f"{with_article(name)} is not allowed here{_expected(members)}"

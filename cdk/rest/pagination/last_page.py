@@ -25,10 +25,10 @@ _REMEDY = (
 class DoubtsEnd(ABC):
     """A paginator that can say why a page without a next one may not be the last.
 
-    examined_paths: paths, below `response` and `headers`, at which it finds whether there is a next page, and which.
+    deciding_paths: the paths, below `response` and `headers`, that decide whether there is a next page, and which.
     """
 
-    examined_paths: Sequence[tuple[str, ...]] = ()
+    deciding_paths: Sequence[tuple[str, ...]] = ()
 
     @abstractmethod
     def doubt(self, response: Response) -> str:

@@ -46,7 +46,7 @@ class CursorToken(DoubtsEnd):
         self._header, self._param, self._optional = header, param, optional
         self._in_body, self._until_empty = in_body, until_empty
         token = ("response", *self._extract) if header is None else ("headers", header)
-        self.examined_paths = [token] if self._more is None else [token, ("response", *self._more)]
+        self.deciding_paths = [token] if self._more is None else [token, ("response", *self._more)]
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         if self._until_empty and not records:
@@ -99,7 +99,7 @@ class CursorToken(DoubtsEnd):
 class LinkHeader:
     """The header `Link` has the URL of the next page, with `rel="next"` (RFC 8288). The token is `{"url": ...}`."""
 
-    examined_paths: Sequence[tuple[str, ...]] = (("headers", "link", "next", "url"),)
+    deciding_paths: Sequence[tuple[str, ...]] = (("headers", "link", "next", "url"),)
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         following = links(response.headers.get("link", "")).get("next")

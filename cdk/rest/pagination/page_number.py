@@ -37,7 +37,7 @@ class Counting(DoubtsEnd):
         self.size = size
         """The number of records of a full page, if known."""
         self._more = None if more is None else as_path(more, "more")
-        self.examined_paths = [] if self._more is None else [("response", *self._more)]
+        self.deciding_paths = [] if self._more is None else [("response", *self._more)]
 
     @abstractmethod
     def ahead(self, token: Token) -> Token:

@@ -81,17 +81,17 @@ class PageShape:
         return Response(200, Headers(headers), to_json(body, str), request.full_url, request)
 
 
-def places(examined_paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+def places(deciding_paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """Return the paths a paginator looks at where a page can hold a value."""
-    known = [tuple(each) for each in dict.fromkeys(examined_paths) if len(each) > 1 and each[0] in _SCOPES]
+    known = [tuple(each) for each in dict.fromkeys(deciding_paths) if len(each) > 1 and each[0] in _SCOPES]
     return [each for each in known if not any(other[: len(each)] == each and other != each for other in known)]
 
 
 def shapes(
-    path: tuple[str, ...], sizes: Sequence[int], examined_paths: Sequence[tuple[str, ...]]
+    path: tuple[str, ...], sizes: Sequence[int], deciding_paths: Sequence[tuple[str, ...]]
 ) -> Iterator[PageShape]:
     """Yield possible shapes of pages that have a next page, the likeliest first."""
-    within = places(examined_paths)
+    within = places(deciding_paths)
     in_list = not path and any(each[0] == "response" for each in within)
     for size, single in [(1, True)] if in_list else [(each, False) for each in sizes]:
         for values in _choices(within, path):

@@ -53,10 +53,10 @@ class NotSimulated(Exception):
 
 @dataclass(frozen=True)
 class Anatomy:
-    """What must be known about a stream. path: of the records in a body. examined_paths, size: of its paginator."""
+    """What must be known about a stream. path: of the records in a body. deciding_paths, size: of its paginator."""
 
     path: tuple[str, ...]
-    examined_paths: Sequence[tuple[str, ...]]
+    deciding_paths: Sequence[tuple[str, ...]]
     size: int | None
     authenticator: Authenticator | None
     descending: bool = False
@@ -76,9 +76,9 @@ class Anatomy:
                 )
             case HttpStream() if type(stream).parse is HttpStream.parse and type(stream.decoder) is JsonDocument:
                 paginator = stream.paginator
-                examined_paths = paginator.examined_paths if isinstance(paginator, DoubtsEnd | LinkHeader) else ()
+                deciding_paths = paginator.deciding_paths if isinstance(paginator, DoubtsEnd | LinkHeader) else ()
                 size = paginator.size if isinstance(paginator, Counting) else None
-                return cls(tuple(stream.records_path), examined_paths, size, stream.authenticator())
+                return cls(tuple(stream.records_path), deciding_paths, size, stream.authenticator())
             case HttpStream():
                 raise NotSimulated("its `parse`, or its decoder, is code of its own")
             case _:
@@ -98,7 +98,7 @@ class Anatomy:
         incremental = reader.incremental
         feed = incremental is not None and incremental.data_feed
         client = reader.requester.client
-        return cls(extractor.where, reader.pages.examined_paths, reader.pages.size, client.authenticator, feed)
+        return cls(extractor.where, reader.pages.deciding_paths, reader.pages.size, client.authenticator, feed)
 
 
 def _all_of(stream: Stream, world: World) -> Window | None:
@@ -305,7 +305,7 @@ class StreamApi:
         )
         problem = NotSimulated("it asks for the same page for ever")
         template = self.template
-        for shape in shapes(anatomy.path, sizes, anatomy.examined_paths):
+        for shape in shapes(anatomy.path, sizes, anatomy.deciding_paths):
             try:
                 if (paged_shape := self._tried(shape)) is not None:
                     # Found with small pages, but real pages are as large as the stream asks for.
@@ -313,7 +313,7 @@ class StreamApi:
             except NotSimulated as refused:
                 problem = refused
         self.template = template
-        single_page = PageShape(anatomy.path, more=[(path, None) for path in places(anatomy.examined_paths)])
+        single_page = PageShape(anatomy.path, more=[(path, None) for path in places(anatomy.deciding_paths)])
         ended, why = self._ended(single_page, self._samples(3))
         if ended is None:
             raise why or problem

@@ -78,7 +78,7 @@ class DeclarativeSingleUseRefreshTokenOauth2Authenticator(DeclarativeOauth2Authe
                 runtime().learn(secret)
             self.set_token_expiry_date(seconds)
             expires = self.get_token_expiry_date()
-            runtime().keep(
+            runtime().save_config(
                 {
                     self._paths[0]: token,
                     self._paths[1]: following,

@@ -37,6 +37,6 @@ def keeper(ctx: BuildContext) -> SaveTokens:
     """Return a callback that saves values of the config; reads the receiver late, as `learner` does."""
 
     def keep(updates: Mapping[tuple[str, ...], JsonValue]) -> None:
-        ctx.runtime.keep(updates)
+        ctx.runtime.save_config(updates)
 
     return keep

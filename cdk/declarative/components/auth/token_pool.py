@@ -157,7 +157,7 @@ class RateLimitedMultipleTokenAuthenticator(AnyAuthenticator):
 
         def wait(seconds: float) -> None:
             if seconds > _SHORT_WAIT:
-                ctx.runtime.limited(ctx.stream, seconds)
+                ctx.runtime.on_rate_limited(ctx.stream, seconds)
             ctx.runtime.sleep(seconds)
 
         return TokenPool(

@@ -86,7 +86,7 @@ class _StrategyPages(PageRequests):
     def __init__(self, component: DefaultPaginator, strategy: PageStrategy, ctx: BuildContext) -> None:
         self._strategy = strategy
         self.size, self.reads_body, self.counts = strategy.size, strategy.reads_body, strategy.counts
-        self.examined_paths = strategy.examined_paths
+        self.deciding_paths = strategy.deciding_paths
         self._put_token = None if component.page_token_option is None else component.page_token_option.build(ctx)
         self._put_size = None if component.page_size_option is None else component.page_size_option.build(ctx)
 
@@ -107,11 +107,11 @@ class _StrategyPages(PageRequests):
         if self._put_size is not None:
             self._put_size(draft, size)
 
-    def ahead(self, token: JsonValue, size: int | None) -> JsonValue:
-        return self._strategy.ahead(token, size)
+    def token_after(self, token: JsonValue, size: int | None) -> JsonValue:
+        return self._strategy.token_after(token, size)
 
-    def token_after(self, page: PageResult) -> JsonValue:
-        return self._strategy.token_after(page)
+    def token_after_page(self, page: PageResult) -> JsonValue:
+        return self._strategy.token_after_page(page)
 
     def doubt(self, page: PageResult, size: int | None) -> str:
         return self._strategy.doubt(page, size)
@@ -193,13 +193,13 @@ class _Counting(PageStrategy):
     def first(self) -> JsonValue:
         return self._first
 
-    def ahead(self, token: JsonValue, size: int | None) -> JsonValue:
+    def token_after(self, token: JsonValue, size: int | None) -> JsonValue:
         step = size if self._by_records else 1
         if type(token) is not int or step is None or self._size_expression is not None:
             return None
         return token + step
 
-    def token_after(self, page: PageResult) -> JsonValue:
+    def token_after_page(self, page: PageResult) -> JsonValue:
         return self._number(page) + (page.raw if self._by_records else 1)
 
     def doubt(self, page: PageResult, size: int | None) -> str:
@@ -260,7 +260,7 @@ class _CursorStrategy(PageStrategy):
         self._value, self._stop, self.size = value, stop, size
         templates = [e.template for e in (value, stop) if e is not None and e.template is not None]
         read = set().union(*(template.names for template in templates))
-        self.examined_paths = [path for template in templates for path in template.paths]
+        self.deciding_paths = [path for template in templates for path in template.paths]
         self.reads_body = "response" in read
         self._links, self._reads_last = "headers" in read, "last_record" in read
         self._reads_size = "last_page_size" in read

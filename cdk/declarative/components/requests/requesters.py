@@ -112,7 +112,7 @@ class HttpRequester(AnyRequester):
             error_handler=(self.error_handler or DefaultErrorHandler()).build(ctx),
             budget=budget,
             sleep=ctx.runtime.sleep,
-            on_rate_limited=partial(ctx.runtime.limited, ctx.stream),
+            on_rate_limited=partial(ctx.runtime.on_rate_limited, ctx.stream),
         )
         return _HttpRequester(self, ctx, client, stream=decoder is not None and decoder.streams)
 

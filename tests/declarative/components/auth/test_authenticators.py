@@ -53,7 +53,7 @@ class Site:
         self.learnt, self.kept = list[str](), list[Any]()
         self.users = self.api.get("/users").returns(json=[])
         self.runtime = Runtime(
-            self.api, self.time.clock, self.time.sleep, learn=self.learnt.append, keep=self.kept.append
+            self.api, self.time.clock, self.time.sleep, learn=self.learnt.append, save_config=self.kept.append
         )
 
     def send(self, written: Json, request: Request = Request("GET", "https://api.test/users")) -> Request:  # noqa: B008 - frozen
