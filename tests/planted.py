@@ -367,7 +367,7 @@ BUGS = [
         "a parent that comes twice advances behind the children of both",
         "declarative/reading/parents_in_turn",
         "if not isinstance(item, ParentState) or self._is_alone(item.name):",
-        "if not isinstance(item, ParentState) or item.name not in self._confused:",
+        "if not isinstance(item, ParentState) or item.name not in self._ambiguous:",
     ),
     Bug(
         "of a parent that comes twice the first read counts",
@@ -511,8 +511,8 @@ BUGS = [
     Bug(
         "no state says what a strategy has counted in itself",
         "declarative/reading/page_reader",
-        "if self._shifting or reader is not self else items",
-        "if self._shifting else items",
+        "if self._tokens_shift or reader is not self else items",
+        "if self._tokens_shift else items",
         "tests/compat/test_requests.py",
     ),
     Bug(
@@ -580,9 +580,9 @@ BUGS = [
     ),
     Bug(
         "groups that were started stay together",
-        "declarative/components/streams/partition_routers",
-        "unsent=self._unsent, started=list(started)",
-        "unsent=self._unsent",
+        "declarative/reading/partition_groups",
+        "warning=self._warning, started=list(started)",
+        "warning=self._warning",
         "tests/worlds/test_manifests.py",
     ),
     Bug(
@@ -629,7 +629,7 @@ BUGS = [
     Bug(
         "a feed of counted pages resumes at none of them",
         "declarative/reading/page_reader",
-        "if self._shifting or reader is not self else items",
+        "if self._tokens_shift or reader is not self else items",
         "if reader is not self else items",
         "tests/worlds/test_manifests.py",
     ),
@@ -2278,9 +2278,10 @@ BUGS = [
     ),
     Bug(
         "groups know their parents' slices",
-        "declarative/components/streams/partition_routers",
+        "declarative/reading/partition_groups",
         "for name in group[0]}\n    extra",
         "for name in group[0] if name != PARENT_SLICE}\n    extra",
+        "tests/declarative/components/streams/test_partition_routers.py",
     ),
     Bug(
         "the partition has its inner name",
@@ -2305,8 +2306,8 @@ BUGS = [
     Bug(
         "a check asks for no more streams",
         "declarative/components/streams/source",
-        "alone = names and set(names)",
-        "alone = not names and set(names)",
+        "only_static = names and set(names)",
+        "only_static = not names and set(names)",
         "tests/declarative/test_source.py",
     ),
     Bug(

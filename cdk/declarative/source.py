@@ -44,7 +44,7 @@ class ManifestSource(Source):
         self._spec = self._root.spec
         # The config as stored in its file, without values that exist only for this run or only for `check`.
         self._updated_config: Mapping[str, JsonValue] | None = None
-        self._keeping = Lock()
+        self._saving = Lock()
         self._parents = frozenset(parent_names(self._root))
         self.name = "manifest"
 
@@ -109,7 +109,7 @@ class ManifestSource(Source):
         """Return the streams for a config. Raises ManifestError: when two share a name or a part cannot be built."""
         ctx = self._context(config)
         self._rules(config).validate(config)
-        return list(self._located(ctx, config, self._root.built(ctx, (), self._manifest.reads_config)).values())
+        return list(self._located(ctx, config, self._root.build_streams(ctx, (), self._manifest.reads_config)).values())
 
     def rebuilt(self, config: Mapping[str, JsonValue], copy: bytes = b"") -> Mapping[str, Stream]:
         """Return the streams written in the manifest, or those of one copy of a template, without calling the API."""
@@ -117,7 +117,7 @@ class ManifestSource(Source):
         if copy:
             declared = streams_of_copy(pickle.loads(copy), ctx, "")  # noqa: S301 - pickled by the driver
         else:
-            declared = self._root.written(ctx, self._manifest.reads_config)
+            declared = self._root.build_static_streams(ctx, self._manifest.reads_config)
         streams = self._located(ctx, config, declared)
         self.guarded(list(streams.values()), config)
         return streams
@@ -169,7 +169,7 @@ class ManifestSource(Source):
         ctx.runtime.save_config = partial(self._save, config)
         for secret in secret_values(self.config_schema, overrides):
             ctx.runtime.learn(secret)
-        declared = self._root.built(ctx, check.names(overridden), self._manifest.reads_config)
+        declared = self._root.build_streams(ctx, check.names(overridden), self._manifest.reads_config)
         check.build(ctx)(list(self._located(ctx, overridden, declared).values()))
 
     def _context(self, config: Mapping[str, JsonValue]) -> BuildContext:
@@ -191,7 +191,7 @@ class ManifestSource(Source):
 
     def _save(self, config: Mapping[str, JsonValue], updates: Mapping[tuple[str, ...], JsonValue]) -> None:
         """Save the config with `updates` applied to its last saved version."""
-        with self._keeping:
+        with self._saving:
             updated = deepcopy(dict(config if self._updated_config is None else self._updated_config))
             for path, value in updates.items():
                 set_at(updated, path, value)

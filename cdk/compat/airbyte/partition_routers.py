@@ -12,8 +12,8 @@ from cdk.compat.airbyte.plain_types import Config, Parameters, StreamSlice, Stre
 from cdk.compat.airbyte.records import StateMigration
 from cdk.compat.airbyte.streams import StreamFacade
 from cdk.declarative.components.requests.request_options import is_empty
-from cdk.declarative.components.streams.partition_routers import PARENT_SLICE
 from cdk.declarative.components.streams.partition_routers import SubstreamPartitionRouter as ManifestSubstreams
+from cdk.declarative.model.slice_names import PARENT_SLICE
 from cdk.declarative.syntax.json_edit import set_at
 from cdk.rest import path
 from cdk.state.slice import Partition

@@ -242,9 +242,9 @@ class Router(Protocol):
         """Return the router for the rest of an interrupted read that had already started some partitions."""
         return self
 
-    @abstractmethod
-    def apply(self, draft: RequestBuilder, slice: Slice) -> None:
-        """Put the values that select the slice's partition into a request."""
+    def apply(self, draft: RequestBuilder, slice: Slice) -> None:  # noqa: ARG002 - for overriding
+        """Put the values that select the slice's partition into a request; by default, none."""
+        return
 
 
 class AnyPartitionRouter(Component, type=None, custom="CustomPartitionRouter"):
@@ -277,7 +277,7 @@ class Incremental:
     data_feed: bool = False
     catalog_cursor: bool = False
 
-    def wants(self, record: Record, window: Window | None) -> bool:
+    def is_in_window(self, record: Record, window: Window | None) -> bool:
         """Whether a record lies in a window; a record without a cursor value does."""
         value = record.get(self.cursor.field)
         return value is None or window is None or self.cursor.side(window, value) is Side.INSIDE

@@ -9,6 +9,10 @@ FIRST_PAGE = "child_response"
 """The extra field of a partition for the first page of its records, if the parent's record contains that page."""
 
 
+PARENT_SLICE = "parent_slice"
+"""The key in a partition for the fields of its parent's partition."""
+
+
 class SliceView(JsonObject):
     """The fields of a slice's partition and the ends of its window, as one object.
 

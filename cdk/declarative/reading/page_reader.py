@@ -103,7 +103,7 @@ class PageReader:
         reader = self if pages is self.pages else replace(self, pages=pages)
         items = read_pages(slice, _SliceReading(reader, slice).page)
         # Only this instance knows what it has counted, so no other read can resume from its tokens.
-        return map(_without_token, items) if self._shifting or reader is not self else items
+        return map(_without_token, items) if self._tokens_shift or reader is not self else items
 
     @property
     def is_feed(self) -> bool:
@@ -116,7 +116,7 @@ class PageReader:
         return self.pages.counts is not None and not self.is_feed and self.properties is None
 
     @property
-    def _shifting(self) -> bool:
+    def _tokens_shift(self) -> bool:
         """Whether a saved token denotes another page once a record is added: pages are counted, newest first."""
         return self.is_feed and self.pages.counts is not None
 
@@ -187,7 +187,7 @@ class PageReader:
                 self.incremental.apply(draft, slice)
         return draft
 
-    def saved(self, token: JsonValue, size: int | None) -> JsonObject:
+    def stored_token(self, token: JsonValue, size: int | None) -> JsonObject:
         """Return a token as states store it, with what it counts: in another manifest it may mean another place."""
         state = {TOKEN: token}
         if self.pages.counts is not None:
@@ -218,7 +218,7 @@ class _SliceReading:
         if reader.properties is not None:
             page = self._merged(reader.properties, query)
         else:
-            response = self._answer(query)
+            response = self._response(query)
             if response is None or not response.ok or response.status in _NO_BODY:
                 if (trace := TRACE.get()) is not None:
                     status = "no request" if response is None else f"a response with status {response.status}"
@@ -259,7 +259,7 @@ class _SliceReading:
             yield Page(records, None, warning=warning, doubt=doubt, source=source)
             return
         safe = saved_token(page.response.request, following)
-        self._next = reader.saved(safe, self._sizes.size), following
+        self._next = reader.stored_token(safe, self._sizes.size), following
         yield Page(records, self._next[0], warning=warning, source=source)
 
     def _refuse_error(self, page: FetchedPage, query: _PageQuery) -> None:
@@ -309,7 +309,7 @@ class _SliceReading:
 
     def _check_counts(self, saved: Token) -> None:
         self._sizes.resume(saved.get("page_size"))
-        now = self._reader.saved(saved[TOKEN], self._sizes.size)
+        now = self._reader.stored_token(saved[TOKEN], self._sizes.size)
         # A token of an older version does not say what it counts.
         if changed := [name for name, value in now.items() if saved.get(name, value) != value]:
             was = ", ".join(f"{name}: {saved[name]}" for name in changed)
@@ -321,7 +321,7 @@ class _SliceReading:
         incremental = self._reader.incremental
         if incremental is None or not incremental.data_feed:
             return records
-        return [record for record in records if incremental.wants(record, self._slice.window)]
+        return [record for record in records if incremental.is_in_window(record, self._slice.window)]
 
     def _is_too_old(self, record: Record) -> bool:
         """Whether a record of a feed lies before the window."""
@@ -354,9 +354,9 @@ class _SliceReading:
         page.selected = len(page.records)
         return page
 
-    def _answer(self, query: _PageQuery) -> Response | None:
+    def _response(self, query: _PageQuery) -> Response | None:
         """Return the response that holds a page; None if the parent's record already says that there are no records."""
-        if self._reader.lazy and query.first and self._begins():
+        if self._reader.lazy and query.first and self._holds_first_page():
             known = self._slice.extra[FIRST_PAGE]
             if not known:
                 return None
@@ -373,7 +373,7 @@ class _SliceReading:
     def _request(self, query: _PageQuery) -> Request:
         return self._reader.draft(self._slice, query, self._sizes.size).request()
 
-    def _counts_only(self) -> bool:
+    def _depends_on_token_only(self) -> bool:
         """Whether a page takes a single request that depends on nothing but its token."""
         reader = self._reader
         return not (reader.is_feed or self._sizes.reducible or reader.properties is not None)
@@ -388,7 +388,7 @@ class _SliceReading:
     def _names_with(self, token: JsonValue) -> Names:
         return {**self._names, TOKEN: None if token is None else {TOKEN: token}}
 
-    def _begins(self) -> bool:
+    def _holds_first_page(self) -> bool:
         """Whether a slice covers all of a partition that was never read and whose first page is known."""
         slice, incremental = self._slice, self._reader.incremental
         # If the pointer leads nowhere in the parent's record, only the API knows the records.
@@ -400,7 +400,7 @@ class _SliceReading:
     def _send(self, query: _PageQuery) -> Response:
         client, request = self._reader.requester.client, self._request(query)
         try:
-            if query.resumed or query.first or not self._counts_only():
+            if query.resumed or query.first or not self._depends_on_token_only():
                 return client.send(request)
             return send_with_later(client, request, query.token, self._later)
         except (BadRequest, NotFound) as refused:

@@ -33,9 +33,9 @@ class PartitionsInTurn:
     def __init__(self, stream: str, origins: Sequence[PartitionOrigin]) -> None:
         self._origins, self._warn = origins, FirstWarning()
         self.followed = [parent for origin in origins for parent in origin.followed]
-        self._confused = _confused(self.followed)
-        known = set[str]().union(*(_confused(origin.followed) for origin in origins if len(origins) > 1))
-        self._text = _different(stream, sorted(self._confused - known))
+        self._ambiguous = _ambiguous(self.followed)
+        known = set[str]().union(*(_ambiguous(origin.followed) for origin in origins if len(origins) > 1))
+        self._warning = _ambiguity_warning(stream, sorted(self._ambiguous - known))
         self._first: dict[str, int] = {}
         self._last: dict[str, int] = {}
         for number, origin in enumerate(origins):
@@ -45,29 +45,29 @@ class PartitionsInTurn:
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition | ParentState]:
         """Yield the partitions and the progress of the parents, which started at the states `parents`."""
-        self._warn(self._text)
-        parents = {name: state for name, state in parents.items() if name not in self._confused}
+        self._warn(self._warning)
+        parents = {name: state for name, state in parents.items() if name not in self._ambiguous}
         held: dict[str, ParentState] = {}
         for number, origin in enumerate(self._origins):
             for item in origin.partitions(parents):
                 if not isinstance(item, ParentState) or self._is_alone(item.name):
                     yield item
-                elif number == self._first[item.name] and item.name not in self._confused:
+                elif number == self._first[item.name] and item.name not in self._ambiguous:
                     # Not the progress of a later origin, which may have met records that the first had not.
                     held[item.name] = item
             yield from [held.pop(name) for name in [*held] if number == self._last[name]]
 
     def _is_alone(self, name: str) -> bool:
-        return name not in self._confused and self._first.get(name) == self._last.get(name)
+        return name not in self._ambiguous and self._first.get(name) == self._last.get(name)
 
 
-def _confused(streams: Iterable[DeclaredStream]) -> set[str]:
+def _ambiguous(streams: Iterable[DeclaredStream]) -> set[str]:
     """Return the names that different streams share."""
     known: dict[str, object] = {}
     return {stream.name for stream in streams if known.setdefault(stream.name, stream.made_of) != stream.made_of}
 
 
-def _different(stream: str, names: Sequence[str]) -> str:
+def _ambiguity_warning(stream: str, names: Sequence[str]) -> str:
     if not names:
         return ""
     return (

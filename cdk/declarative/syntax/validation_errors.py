@@ -123,11 +123,11 @@ def _explain(shape: Shape, value: JsonValue, keys: Keys) -> Iterator[ManifestPro
             for name, part in value.items():
                 yield from _explain(item, part, (*keys, name))
         case _:
-            if not _is(shape, value):
-                yield _wrong(shape, value, keys)
+            if not _has_shape(shape, value):
+                yield _mismatch(shape, value, keys)
 
 
-def _is(shape: Shape, value: JsonValue) -> bool:
+def _has_shape(shape: Shape, value: JsonValue) -> bool:
     """Whether a value without parts has a shape."""
     match shape:
         case Anything():
@@ -149,7 +149,7 @@ def _either(shape: Either, value: JsonValue, keys: Keys) -> Iterator[ManifestPro
     if any(problem.sure for problem in best):
         meant = [option_problems for option, option_problems in tries if _may_be_meant(option, value)]
         decided = isinstance(value, Mapping | list) and len(meant) == 1
-        best = meant[0] if decided else [_wrong(shape, value, keys)]
+        best = meant[0] if decided else [_mismatch(shape, value, keys)]
     yield from best
 
 
@@ -167,7 +167,7 @@ def _may_be_meant(option: Shape, value: JsonValue) -> bool:
 def _member(shape: AnyOf, value: JsonValue, keys: Keys) -> Iterator[ManifestProblem]:
     kind = shape.kind
     if not isinstance(value, Mapping):
-        yield _wrong(shape, value, keys)
+        yield _mismatch(shape, value, keys)
         return
     name = value.get("type")
     if name is None and kind.implied is not None:
@@ -175,19 +175,19 @@ def _member(shape: AnyOf, value: JsonValue, keys: Keys) -> Iterator[ManifestProb
     if name is None:
         yield ManifestProblem(keys, f"this {kind_of(kind)} has no `type`{_expected(kind.members())}")
     elif (member := kind.member(name)) is None:
-        yield ManifestProblem((*keys, "type"), _stranger(name, kind_of(kind), kind.members()))
+        yield ManifestProblem((*keys, "type"), _unexpected_type(name, kind_of(kind), kind.members()))
     else:
         yield from _fields(member, value, keys)
 
 
 def _part(model: type[BaseModel], shape: Part, value: JsonValue, keys: Keys) -> Iterator[ManifestProblem]:
     if not isinstance(value, Mapping):
-        yield _wrong(shape, value, keys)
+        yield _mismatch(shape, value, keys)
         return
     name = model.type_name() if issubclass(model, Component) else None
     kind = value.get("type", name)
     if name is not None and kind != name:
-        yield ManifestProblem((*keys, "type"), _stranger(kind, name, {name: model}))
+        yield ManifestProblem((*keys, "type"), _unexpected_type(kind, name, {name: model}))
         if isinstance(kind, str) and kind in Component.registry:
             return  # its fields belong to another component
     yield from _fields(model, value, keys)
@@ -195,7 +195,7 @@ def _part(model: type[BaseModel], shape: Part, value: JsonValue, keys: Keys) -> 
 
 def _fields(model: type[BaseModel], value: Mapping[str, JsonValue], keys: Keys) -> Iterator[ManifestProblem]:
     fields, kind = fields_of(model), kind_of(model)
-    strange = _strange(model, value, root=not keys)
+    misspelt_fields = _misspelt_fields(model, value, root=not keys)
     reported: set[str] = set()
     for name, field in fields.items():
         if name == "type":
@@ -203,33 +203,36 @@ def _fields(model: type[BaseModel], value: Mapping[str, JsonValue], keys: Keys) 
         if name in value:
             yield from _explain(field.shape, value[name], (*keys, name))
         elif field.required:
-            slip = next((written for written, near in strange.items() if near == name), None)
-            if slip is None:
+            misspelling = next((written for written, near in misspelt_fields.items() if near == name), None)
+            if misspelling is None:
                 yield ManifestProblem(keys, f"{kind} needs the field {name!r}, {words(field.shape)}", inside=False)
             else:
-                reported.add(slip)
+                reported.add(misspelling)
                 yield ManifestProblem(
-                    (*keys, slip), f"{kind} needs the field {name!r}; found {slip!r}, did you mean {name!r}?"
+                    (*keys, misspelling),
+                    f"{kind} needs the field {name!r}; found {misspelling!r}, did you mean {name!r}?",
                 )
-    yield from _slips(model, value, keys, {name: near for name, near in strange.items() if name not in reported})
+    yield from _field_guesses(
+        model, value, keys, {name: near for name, near in misspelt_fields.items() if name not in reported}
+    )
 
 
-def _slips(
-    model: type[BaseModel], value: Mapping[str, JsonValue], keys: Keys, strange: Mapping[str, str]
+def _field_guesses(
+    model: type[BaseModel], value: Mapping[str, JsonValue], keys: Keys, misspelt_fields: Mapping[str, str]
 ) -> Iterator[ManifestProblem]:
     """Yield likely mistakes that are not errors: misspelt fields, and fields of old manifests."""
     kind = kind_of(model)
-    for name, near in strange.items():
+    for name, near in misspelt_fields.items():
         yield ManifestProblem((*keys, name), f"unknown field {name!r} of {kind}; did you mean {near!r}?", sure=False)
     # Parameters become fields of all components below, and expressions read them under any name.
-    expected = {*fields_of(model), *as_object(value.get("$parameters")), *strange}
+    expected = {*fields_of(model), *as_object(value.get("$parameters")), *misspelt_fields}
     for name in () if open_to_more(model) else value:
-        if name not in expected and (today := replacement_of_old_field(name)) is not None:
-            text = f"the field {name!r} of {kind} is ignored; use {today} instead"
+        if name not in expected and (replacement := replacement_of_old_field(name)) is not None:
+            text = f"the field {name!r} of {kind} is ignored; use {replacement} instead"
             yield ManifestProblem((*keys, name), text, sure=False)
 
 
-def _strange(model: type[BaseModel], value: Mapping[str, JsonValue], *, root: bool) -> dict[str, str]:
+def _misspelt_fields(model: type[BaseModel], value: Mapping[str, JsonValue], *, root: bool) -> dict[str, str]:
     """Return the fields unknown to a model, each with the known field that it resembles.
 
     Parameters become fields, so they do not count. A field that another component knows is often a leftover: below the
@@ -240,22 +243,22 @@ def _strange(model: type[BaseModel], value: Mapping[str, JsonValue], *, root: bo
     if not odd or open_to_more(model):
         return {}
     free = [name for name in fields if name not in _OWN_KEYS and name not in value]
-    slips = {name: near for name in odd if (near := _near(name, free)) is not None}
-    if root or not slips:
-        return slips
+    similar = {name: near for name in odd if (near := _near(name, free)) is not None}
+    if root or not similar:
+        return similar
     needed = [name for name in free if fields[name].required]
     known = _known_everywhere()
     return {
         name: near
-        for name, anything in slips.items()
+        for name, anything in similar.items()
         if (near := _near(name, needed) if name in known else anything) is not None
     }
 
 
 def _near(name: str, free: Sequence[str]) -> str | None:
-    """Return the known field that an unknown one means: its name today if it was renamed, else the nearest spelling."""
-    if (today := replacement_of_old_field(name)) is not None:
-        return today if today in free else None
+    """Return the known field that an unknown one means: its replacement if it is an old one, else the nearest."""
+    if (replacement := replacement_of_old_field(name)) is not None:
+        return replacement if replacement in free else None
     return nearest(name, free)
 
 
@@ -265,7 +268,7 @@ def _known_everywhere() -> frozenset[str]:
     return frozenset(f.alias or name for kind in models for name, f in kind.model_fields.items())
 
 
-def _stranger(name: JsonValue, kind: str, members: Mapping[str, type[BaseModel]]) -> str:
+def _unexpected_type(name: JsonValue, kind: str, members: Mapping[str, type[BaseModel]]) -> str:
     """Return the message for a `type` that is not allowed where a `kind` is expected."""
     if not isinstance(name, str):
         return f"found {_named(name)}, expected the type of {with_article(kind)}, a string"
@@ -287,7 +290,7 @@ def _expected(members: Mapping[str, type[BaseModel]]) -> str:
     return f", expected one of {listed(names, _SHOWN)}"
 
 
-def _wrong(shape: Shape, value: JsonValue, keys: Keys) -> ManifestProblem:
+def _mismatch(shape: Shape, value: JsonValue, keys: Keys) -> ManifestProblem:
     return ManifestProblem(keys, f"found {_named(value)}, expected {words(shape)}{_advice(shape, value)}")
 
 

@@ -108,14 +108,14 @@ class _Spelled:
 
     def __init__(self, located: Callable[[ManifestError], ManifestError]) -> None:
         self._located = located
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def instead(self, error: EvaluationError) -> str:
         """Return the value for the field. Raises `error`: when it has another cause."""
         if not error.incomparable:
             raise error
-        if error.expression not in self._told:
-            self._told.add(error.expression)
+        if error.expression not in self._warned:
+            self._warned.add(error.expression)
             text = "%s; the field gets the text of the expression, in this record and in similar ones"
             logger.warning(text, self._located(error))
         return error.expression

@@ -263,7 +263,7 @@ class _Api:
         )
 
     def download(self, job: Job, target: str, page: Mapping[str, JsonValue] | None) -> Iterator[Item]:
-        slice = _with_answers(job.slice, {**_answers(job), "download_target": target})
+        slice = _with_job_responses(job.slice, {**_job_responses(job), "download_target": target})
         return self._pages.read(replace(slice, start=Start() if page is None else Checkpoint(page)))
 
     def abort(self, job: Job) -> None:
@@ -275,10 +275,10 @@ class _Api:
             self._send(self._delete, job).close()
 
     def _send(self, requester: Requester, job: Job) -> Response:
-        return requester.client.send(requester.draft(self._names(job.slice, _answers(job))).request())
+        return requester.client.send(requester.draft(self._names(job.slice, _job_responses(job))).request())
 
-    def _names(self, slice: Slice, answers: Mapping[str, JsonValue]) -> JsonObject:
-        return {**slice_names(view(_with_answers(slice, answers), self._ctx.window)), "next_page_token": None}
+    def _names(self, slice: Slice, responses: Mapping[str, JsonValue]) -> JsonObject:
+        return {**slice_names(view(_with_job_responses(slice, responses), self._ctx.window)), "next_page_token": None}
 
 
 class _Streaming:
@@ -301,12 +301,12 @@ def _decoder(component: AnyDecoder | None, ctx: BuildContext) -> Decoder:
     return JsonDocument(lenient=True) if component is None else component.build(ctx)
 
 
-def _answers(job: Job) -> JsonObject:
+def _job_responses(job: Job) -> JsonObject:
     """Return the API's responses about a job, by their names in expressions."""
     polled = {} if job.polled is None else {"polling_response": response_values(job.polled)}
     return {"creation_response": job.created, **polled}
 
 
-def _with_answers(slice: Slice, answers: Mapping[str, JsonValue]) -> Slice:
+def _with_job_responses(slice: Slice, responses: Mapping[str, JsonValue]) -> Slice:
     """Return the slice with responses about its job, which are names of their own like fields of a parent's record."""
-    return replace(slice, partition=Partition(slice.partition, extra={**slice.extra, **answers}))
+    return replace(slice, partition=Partition(slice.partition, extra={**slice.extra, **responses}))

@@ -7,24 +7,22 @@ from typing import TypeAlias
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
-from cdk.base.logs import FirstWarning, warn
+from cdk.base.logs import warn
 from cdk.base.values import JsonObject, JsonValue, Record, canonical, json_kind
 from cdk.declarative.components.requests.request_options import Put, RequestOption, is_empty
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyPartitionRouter, AnyStream, Router
 from cdk.declarative.model.request_builder import RequestBuilder
-from cdk.declarative.model.slice_names import FIRST_PAGE
+from cdk.declarative.model.slice_names import FIRST_PAGE, PARENT_SLICE
 from cdk.declarative.reading.parents_in_turn import PartitionOrigin, PartitionsInTurn
+from cdk.declarative.reading.partition_groups import PartitionGroups
 from cdk.rest import Extract, path
 from cdk.rest.http.json_path import absence
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.parent_state import ParentState, without_states
 from cdk.streams.partitions import child_partitions, list_partitions, product
-
-PARENT_SLICE = "parent_slice"
-"""The key in a partition for the fields of its parent's partition."""
 
 
 class ListPartitionRouter(AnyPartitionRouter):
@@ -211,7 +209,7 @@ class GroupingPartitionRouter(AnyPartitionRouter):
     def build(self, ctx: BuildContext) -> Router:
         inner = self.underlying_partition_router
         unsent = "" if not sends(inner) else _UNSENT.format(ctx.where(self, "underlying_partition_router"))
-        return _Grouped(inner.build(ctx), self.group_size, deduplicate=self.deduplicate, unsent=unsent)
+        return PartitionGroups(inner.build(ctx), self.group_size, deduplicate=self.deduplicate, warning=unsent)
 
 
 _UNSENT = (
@@ -229,92 +227,6 @@ def sends(router: AnyPartitionRouter) -> bool:
             return any(config.request_option is not None for config in router.parent_stream_configs)
         case _:
             return False
-
-
-class _Grouped(Router):
-    """Groups of partitions: each field becomes a list, including that of the parents' slices."""
-
-    # A new partition shifts the others into different groups.
-    shares_cursor = True
-
-    def __init__(
-        self, inner: Router, size: int, *, deduplicate: bool, unsent: str, started: Sequence[Partition] = ()
-    ) -> None:
-        self._unsent, self._warn = unsent, FirstWarning()
-        self._inner, self._size, self._deduplicate, self._started = inner, size, deduplicate, started
-        self.parents, self.followed = inner.parents, inner.followed
-
-    def resuming(self, started: Iterable[Partition]) -> Router:
-        """Return the router that keeps the groups a read has started; newer partitions form further groups."""
-        return _Grouped(
-            self._inner, self._size, deduplicate=self._deduplicate, unsent=self._unsent, started=list(started)
-        )
-
-    def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition | ParentState]:
-        self._warn(self._unsent)
-        group: list[Partition] = []
-        started = [_StartedGroup(_members(partition)) for partition in self._started]
-        group_of = {key: known for known in started for key in known.keys}
-        keys: set[str] = set()
-        states: dict[str, ParentState] = {}
-        for item in self._inner.partitions(parents):
-            match item:
-                case ParentState(name=name):
-                    # Hold it back until the groups of all partitions that it covers are out.
-                    states[name] = item
-                case Partition():
-                    key = _key(item)
-                    if key in keys and self._deduplicate:
-                        continue
-                    if key in keys or key not in group_of:
-                        group.append(item)
-                    elif members := group_of[key].add(key, item):
-                        yield _joined(members)
-                    keys.add(key)
-            if len(group) == self._size:
-                yield _joined(group)
-                group = []
-        for rest in (group, *(known.incomplete for known in started)):
-            if rest:
-                yield _joined(rest)
-        yield from states.values()
-
-    def apply(self, draft: RequestBuilder, slice: Slice) -> None: ...
-
-
-class _StartedGroup:
-    """A group that a read has started. keys: those of its members, in order."""
-
-    def __init__(self, keys: Sequence[str]) -> None:
-        self.keys, self._there = keys, dict[str, Partition]()
-
-    def add(self, key: str, member: Partition) -> Sequence[Partition]:
-        """Record that a member still exists. Return all members once the last one is recorded, and nothing before."""
-        self._there[key] = member
-        return [] if self.incomplete else [self._there[key] for key in self.keys]
-
-    @property
-    def incomplete(self) -> Sequence[Partition]:
-        """The members recorded so far, while others are missing; empty for a complete group."""
-        return [] if len(self._there) == len(self.keys) else list(self._there.values())
-
-
-def _key(partition: Mapping[str, JsonValue]) -> str:
-    """Return the key that distinguishes the members of groups."""
-    return canonical({name: value for name, value in partition.items() if name != PARENT_SLICE})
-
-
-def _members(group: Partition) -> list[str]:
-    """Return the keys of a group's members."""
-    names = [name for name in group if name != PARENT_SLICE and isinstance(group[name], list)]
-    values = zip(*(group[name] for name in names), strict=False)
-    return [_key(dict(zip(names, member, strict=True))) for member in values]
-
-
-def _joined(group: Sequence[Partition]) -> Partition:
-    fields = {name: [item.get(name) for item in group] for name in group[0]}
-    extra = {name: [item.extra.get(name) for item in group] for name in group[0].extra}
-    return Partition(fields, extra=extra)
 
 
 class UnionPartitionRouter(AnyPartitionRouter):
@@ -360,8 +272,6 @@ class _United(Router):
                         yield Partition({self._name: value}, extra={**item.extra, **fields, **_parent_slice(item)})
                 case _:
                     pass
-
-    def apply(self, draft: RequestBuilder, slice: Slice) -> None: ...
 
 
 def _parent_slice(partition: Partition) -> JsonObject:

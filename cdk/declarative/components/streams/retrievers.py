@@ -133,7 +133,7 @@ def _changing(*changes: Transform) -> Select:
 def _in_window(incremental: Incremental) -> Select:
     def select(records: list[JsonObject], names: Names) -> list[JsonObject]:
         window: Window | None = getattr(names["stream_slice"], "window", None)
-        return [record for record in records if incremental.wants(record, window)]
+        return [record for record in records if incremental.is_in_window(record, window)]
 
     return select
 

@@ -121,12 +121,12 @@ class CheckStream(AnyCheck):
         names = self._names(ctx.config)
 
         def check(streams: Sequence[DeclaredStream]) -> None:
-            offered = {stream.name: stream for stream in streams}
+            by_name = {stream.name: stream for stream in streams}
             for name in names:
-                if name not in offered:
-                    hint = did_you_mean(name, offered)
+                if name not in by_name:
+                    hint = did_you_mean(name, by_name)
                     raise ManifestError(f"check: there is no stream {name!r}{hint}")
-                available(offered[name])
+                check_available(by_name[name])
             for config in self.dynamic_streams_check_configs:
                 generated = [s for s in streams if s.template == config.dynamic_stream_name]
                 if not generated:
@@ -134,7 +134,7 @@ class CheckStream(AnyCheck):
                     hint = did_you_mean(config.dynamic_stream_name, known)
                     raise ManifestError(f"check: the template {config.dynamic_stream_name!r} makes no streams{hint}")
                 for stream in generated[: config.stream_count]:
-                    available(stream)
+                    check_available(stream)
             if not streams:
                 raise ManifestError("check: the source has no streams for this config")
 
@@ -150,7 +150,7 @@ class CheckDynamicStream(AnyCheck):
     """
 
     stream_count: int = Field(
-        ge=0, description="The number of streams to check, counted from the first stream of the manifest."
+        ge=0, description="The number of streams to check: those of `streams` first, then those made from templates."
     )
     use_check_availability: bool = Field(
         True, description="Whether records are requested; otherwise the streams are only built."
@@ -162,12 +162,12 @@ class CheckDynamicStream(AnyCheck):
                 raise ManifestError("check: the source has no streams for this config")
             if self.use_check_availability:
                 for stream in streams[: self.stream_count]:
-                    available(stream)
+                    check_available(stream)
 
         return check
 
 
-def available(stream: Stream) -> None:
+def check_available(stream: Stream) -> None:
     """Request the first page of a stream's first slice. Raises CdkError that names the stream: when that fails."""
     try:
         slice = stream.checkpoint_reader(StreamState()).next()
@@ -243,7 +243,7 @@ class DeclarativeSource(Component):
             raise ValueError("a manifest needs `streams` or `dynamic_streams`")
         return self
 
-    def built(
+    def build_streams(
         self, ctx: BuildContext, names: Sequence[str] = (), of_config: Callable[[ManifestError], bool] = lambda _: False
     ) -> Iterator[DeclaredStream]:
         """Yield the streams for the config, those of templates last; only those in `names`, if no template makes them.
@@ -253,9 +253,9 @@ class DeclarativeSource(Component):
         Only the needed streams are built: finding those of a template may take requests, and others may fail to build.
         """
         # The name of a conditional stream is unknown before its condition is evaluated.
-        alone = names and set(names) <= {getattr(item, "name", "") for item in self.streams}
-        yield from self.written(ctx, of_config, names if alone else ())
-        if alone:
+        only_static = names and set(names) <= {getattr(item, "name", "") for item in self.streams}
+        yield from self.build_static_streams(ctx, of_config, names if only_static else ())
+        if only_static:
             return
         for i, template in enumerate(self.dynamic_streams):
             for stream in template.streams(ctx):
@@ -267,7 +267,7 @@ class DeclarativeSource(Component):
         if (count := ctx.integer(self, "max_concurrent_async_job_count", None, least=1)) is not None:
             ctx.runtime.jobs = ctx.runtime.jobs or JobBudget(count)
 
-    def written(
+    def build_static_streams(
         self, ctx: BuildContext, of_config: Callable[[ManifestError], bool], names: Sequence[str] = ()
     ) -> Iterator[DeclaredStream]:
         """Yield the streams written in the manifest, with conditional ones; if `names` is not empty, only those."""

@@ -6,13 +6,13 @@ from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.components.custom import CustomPartitionRouter
 from cdk.declarative.components.streams.partition_routers import (
-    PARENT_SLICE,
     ListPartitionRouter,
     SubstreamPartitionRouter,
     UnionPartitionRouter,
 )
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyStateMigration, AnyStream
+from cdk.declarative.model.slice_names import PARENT_SLICE
 
 
 class LegacyToPerPartitionStateMigration(AnyStateMigration):
