@@ -10,6 +10,7 @@ from threading import Lock
 from typing import cast
 
 from cdk.base.errors import ManifestError
+from cdk.base.logs import FirstWarning
 from cdk.base.run import current_run
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.values import JsonObject, JsonSchema, JsonValue, canonical, from_json, to_json
@@ -46,6 +47,7 @@ class ManifestSource(Source):
         self._updated_config: Mapping[str, JsonValue] | None = None
         self._saving = Lock()
         self._parents = frozenset(parent_names(self._root))
+        self._warn = FirstWarning()
         self.name = "manifest"
 
     @classmethod
@@ -109,6 +111,11 @@ class ManifestSource(Source):
         """Return the streams for a config. Raises ManifestError: when two share a name or a part cannot be built."""
         ctx = self._context(config)
         self._rules(config).validate(config)
+        if self._root.stream_groups:
+            self._warn(
+                f"{self._manifest.where(('stream_groups',))}: these groups have no effect: their streams may be read "
+                "at the same time; if the API does not allow that, read them in separate runs"
+            )
         return list(self._located(ctx, config, self._root.build_streams(ctx, (), self._manifest.reads_config)).values())
 
     def rebuilt(self, config: Mapping[str, JsonValue], copy: bytes = b"") -> Mapping[str, Stream]:

@@ -141,6 +141,22 @@ def test_a_check_of_written_streams_asks_for_no_others() -> None:
         asked({"type": "CheckStream", "stream_names": ["users", "broken"]}, **parts)
 
 
+def test_groups_of_streams_that_must_not_be_read_together_are_ignored_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    group = {"streams": [{"name": "users"}], "action": {"type": "BlockSimultaneousSyncsAction"}}
+    source = ManifestSource(Manifest(manifest(stream_groups={"crm": {"type": "StreamGroup", **group}})))
+
+    assert [len(source.streams({})) for _ in range(2)] == [2, 2]
+    assert [message.partition(": ")[0] for message in caplog.messages] == ["manifest stream_groups"]
+
+
+def test_static_streams_are_checked_before_those_of_templates() -> None:
+    check = {"type": "CheckDynamicStream", "stream_count": 3}
+
+    assert asked(check, dynamic_streams=TEMPLATES) == ["users", "teams", "t1"]
+
+
 def test_the_first_streams_of_templates_are_checked() -> None:
     check = {"type": "CheckDynamicStream", "stream_count": 2}
 

@@ -227,7 +227,7 @@ class DeclarativeSource(Component):
     concurrency_level: ConcurrencyLevel | None = Field(None, description="The number of slices that are read at once.")
     api_budget: HTTPAPIBudget | None = Field(None, description="How often the API may be called.")
     stream_groups: dict[str, StreamGroup] | None = Field(
-        None, description="Groups of streams that must not be read at the same time; the kit does not enforce this."
+        None, description="Groups of streams that must not be read at the same time. Ignored, with a warning."
     )
     max_concurrent_async_job_count: int | str | None = Field(
         None, description="The maximum number of jobs of `AsyncRetriever` that run at once."
