@@ -181,7 +181,7 @@ def test_pages_begin_anew_once_however_a_read_is_interrupted(
         assert failing or read_ids == before + everything
         return
     assert report.failure is not None
-    assert "began anew once" in report.failure.message
+    assert "already read again from the start" in report.failure.message
     # Once nothing is refused any more, the next sync has the rest.
     api.refuses = 0
     assert read(api, "reset", folder, [], interval).failure is None
