@@ -3495,8 +3495,8 @@ BUGS = [
     Bug(
         "a read in full resumes at its page",
         "declarative/reading/state_delegating_stream",
-        "self.full.resuming_pages(), self.later.resuming_pages()",
-        "self.full, self.later",
+        "self.full.resuming_pages(), self.incremental_stream.resuming_pages()",
+        "self.full, self.incremental_stream",
         "tests/declarative/reading/test_state_delegating_stream.py",
     ),
     Bug(

@@ -20,7 +20,7 @@ from cdk.declarative.model.component import Component
 from cdk.declarative.syntax.json_edit import part_at
 from cdk.declarative.syntax.legacy_syntax import adapt, migrate
 from cdk.declarative.syntax.parameters import propagate
-from cdk.declarative.syntax.references import References, bounded
+from cdk.declarative.syntax.references import References, has_at_most
 from cdk.declarative.syntax.validation_errors import ManifestProblem, explained, misspelt
 
 Keys: TypeAlias = tuple[str | int, ...]
@@ -83,7 +83,7 @@ class Manifest:
             for name, part in self._migrated.items()
             if name not in _REFERENCE_ONLY_SECTIONS
         }
-        if not bounded(root, MOST_PARTS):
+        if not has_at_most(root, MOST_PARTS):
             raise ManifestError(f"has more than {MOST_PARTS:,} parts after its references and aliases are expanded")
         return propagate(adapt({"type": ROOT, **root}, old=self._migrated is not self.value))
 

@@ -35,7 +35,7 @@ from cdk.compat.facades.facades import (
     TransformationFacade,
 )
 from cdk.compat.loading.custom_module import custom_class
-from cdk.declarative.components.auth.sharing import definition, learner
+from cdk.declarative.components.auth.sharing import definition, secret_recorder
 from cdk.declarative.components.custom import CustomAuthenticator, CustomComponent
 from cdk.declarative.components.requests import request_options as options
 from cdk.declarative.components.requests import requesters
@@ -100,7 +100,7 @@ def authenticator(component: CustomAuthenticator, ctx: BuildContext) -> CustomOb
     shared = isinstance(getattr(own, "__self__", None), CustomTokens)
     if callable(own) and hasattr(custom.instance, "__dict__") and not shared:
         login = ["custom", name if isinstance(name, str) else None, definition(component, ctx)]
-        CustomTokens(custom, login, learner(ctx))
+        CustomTokens(custom, login, secret_recorder(ctx))
         register_bearer(CustomSigner(custom))
     return custom
 

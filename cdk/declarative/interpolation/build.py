@@ -47,7 +47,7 @@ def build(text: str, where: str, parameters: frozenset[str] | None = None) -> Ev
         except Unsupported:
             evaluation = _jinja(env, template, text)
     except TemplateSyntaxError as error:
-        raise ExpressionError(where, text, _mistake(env, error, text)) from None
+        raise ExpressionError(where, text, _syntax_problem(env, error, text)) from None
     except RecursionError:
         raise ExpressionError(where, text, "it is nested too deeply") from None
     if "stream_state" in evaluation.names:
@@ -118,7 +118,7 @@ class _Joined(NodeTransformer):
         return nodes.Call(join, node.nodes, [], None, None, lineno=node.lineno)
 
 
-def _mistake(env: SandboxedEnvironment, error: TemplateSyntaxError, text: str) -> str:
+def _syntax_problem(env: SandboxedEnvironment, error: TemplateSyntaxError, text: str) -> str:
     message = (error.message or "wrong syntax").rstrip(".")
     unknown = _UNKNOWN.match(message)
     if unknown is not None:

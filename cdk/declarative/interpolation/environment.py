@@ -39,7 +39,7 @@ class _Environment(SandboxedEnvironment):
 @lru_cache(maxsize=1)
 def environment() -> SandboxedEnvironment:
     """Return the shared environment. Without `range` and `lipsum`; nothing is evaluated during compilation."""
-    env = _Environment(autoescape=False, optimized=False, finalize=_put_out)
+    env = _Environment(autoescape=False, optimized=False, finalize=_checked_output)
     for name in ("range", "lipsum"):
         del env.globals[name]
     env.globals.update(build_macros())
@@ -53,7 +53,7 @@ budget: ContextVar[EvaluationBudget | None] = ContextVar("budget", default=None)
 """The budget of the template that Jinja evaluates in this context."""
 
 
-def _put_out(value: object) -> object:
+def _checked_output(value: object) -> object:
     """Return the value to be written into a text, unless it is huge."""
     size = measure(value)
     if (limit := budget.get()) is not None:

@@ -90,9 +90,9 @@ class ManifestStream(DeclaredStream):
         return self._clock()
 
     def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
-        return [WHOLE] if self.reader.router is None else self._each(self.reader.router.partitions(parents))
+        return [WHOLE] if self.reader.router is None else self._locating_errors(self.reader.router.partitions(parents))
 
-    def _each(self, items: Iterable[T]) -> Iterator[T]:
+    def _locating_errors(self, items: Iterable[T]) -> Iterator[T]:
         """Yield the items; add the line in the manifest to the error of an expression that fails on a value."""
         try:
             yield from items
@@ -109,14 +109,14 @@ class ManifestStream(DeclaredStream):
         return without_states(self.partitions_since({}))
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
-        return self._each(self.reader.read(slice))
+        return self._locating_errors(self.reader.read(slice))
 
     def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
         if self._incremental is None:
             return super().checkpoint_reader(state)
         if self._incremental.shared and WHOLE not in state.positions and (saved := state.extra.get("state")):
             state = state.with_(WHOLE, Checkpoint(dict(saved)))
-        reader = super().checkpoint_reader(self._looking_back(state))
+        reader = super().checkpoint_reader(self._with_lookback(state))
         return _AirbyteStateReader(reader, self._incremental, state, self)
 
     @property
@@ -125,7 +125,7 @@ class ManifestStream(DeclaredStream):
         router = self.reader.router
         return router is not None and router.shares_cursor
 
-    def _looking_back(self, state: StreamState) -> StreamState:
+    def _with_lookback(self, state: StreamState) -> StreamState:
         """Return the state with the shared cursor moved back by its lookback window.
 
         The partition that was read last reached the cursor's value: records that the others received meanwhile lie
@@ -270,7 +270,10 @@ class _AirbyteStateReader(PassingReader):
             extra["lookback_window"] = max(1, seconds)
         if not state.parents and self._stream.has_parents:
             extra["parent_state"] = {}
-        if self._incremental.shared and (positions := self._sharing(StoredPositions.of(state.positions))) is not None:
+        if (
+            self._incremental.shared
+            and (positions := self._with_shared_cursor(StoredPositions.of(state.positions))) is not None
+        ):
             return replace(state, positions=positions, extra=extra, shares_cursor=True)
         if self._greatest is not None:
             # Records older than the cursor's start must not move the cursor before it.
@@ -281,7 +284,7 @@ class _AirbyteStateReader(PassingReader):
             extra["state"] = {self._cursor.field: self._cursor.greatest(known)}
         return replace(state, extra=extra)
 
-    def _sharing(self, positions: StoredPositions) -> StoredPositions | None:
+    def _with_shared_cursor(self, positions: StoredPositions) -> StoredPositions | None:
         """Return the positions of partitions that share a cursor, with that cursor; None if they have reached no value.
 
         A state message holds only this cursor. A table also keeps each partition's position, to recognise duplicates;

@@ -378,7 +378,7 @@ class _SliceReading:
         reader = self._reader
         return not (reader.is_feed or self._sizes.reducible or reader.properties is not None)
 
-    def _later(self, token: JsonValue) -> tuple[JsonValue, Request] | None:
+    def _following_request(self, token: JsonValue) -> tuple[JsonValue, Request] | None:
         """Return the token and the request of the page after `token`; None if only that page can name them."""
         following = self._reader.pages.token_after(token, self._sizes.size)
         if following is None:
@@ -402,7 +402,7 @@ class _SliceReading:
         try:
             if query.resumed or query.first or not self._depends_on_token_only():
                 return client.send(request)
-            return send_with_later(client, request, query.token, self._later)
+            return send_with_later(client, request, query.token, self._following_request)
         except (BadRequest, NotFound) as refused:
             if query.resumed:
                 raise stale_page_token(f"was rejected: {refused}") from refused

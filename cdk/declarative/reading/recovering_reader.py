@@ -80,7 +80,7 @@ class RecoveringReader:
                 else:
                     restarted = True
                     logger.info("%s; reading again from the first page", refused.message)
-                    _warn(attempt)
+                    _warn_of_duplicates(attempt)
             else:
                 remaining = remaining[1:]
             if remaining:
@@ -99,7 +99,7 @@ class RecoveringReader:
                 f"the API refuses {_shown(window)}, which cannot be split further: {refused.message}.{advice}"
             ) from refused
         logger.info("%s; reading %s and %s instead", refused.message, *map(_shown, halves))
-        _warn(attempt)
+        _warn_of_duplicates(attempt)
         return [*halves, *attempt.remaining[1:]]
 
 
@@ -112,14 +112,14 @@ def _from_greatest(refused: ResetPagination, attempt: "_Attempt") -> list[Window
     if window is None or reached is None or reached == window.start:
         if not attempt.is_count_known:
             logger.info("%s; reading again from the first page", refused.message)
-            _warn(attempt)
+            _warn_of_duplicates(attempt)
             return attempt.remaining
         raise FatalError(
             f"{refused.message}; no record is newer than the start of {_shown(window)}, so it cannot be read "
             "from further on: choose a smaller `step`, or a higher limit"
         ) from refused
     logger.info("%s; continuing from %s", refused.message, reached)
-    _warn(attempt)
+    _warn_of_duplicates(attempt)
     return [replace(window, start=reached), *attempt.remaining[1:]]
 
 
@@ -230,7 +230,7 @@ def _shown(window: Window | None) -> str:
     return "the slice" if window is None else f"the window from {window.start} to {window.end}"
 
 
-def _warn(attempt: _Attempt) -> None:
+def _warn_of_duplicates(attempt: _Attempt) -> None:
     if attempt.records_read or attempt.token:
         shown = _shown(attempt.slice.window)
         logger.warning("%s: some of the records already read from %s will be emitted twice", attempt.slice, shown)

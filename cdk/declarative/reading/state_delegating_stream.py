@@ -34,7 +34,7 @@ class DelegatingStream(DeclaredStream):
         self, full: ManifestStream, incremental: ManifestStream, *, retention: Duration | None, is_parent: bool
     ) -> None:
         super().__init__(full.config)
-        self.full, self.later, self._retention, self._is_parent = full, incremental, retention, is_parent
+        self.full, self.incremental_stream, self._retention, self._is_parent = full, incremental, retention, is_parent
         self.name, self.primary_key = incremental.name, incremental.primary_key
         self._chosen: ManifestStream = full
         self._choose(full)
@@ -50,8 +50,8 @@ class DelegatingStream(DeclaredStream):
         return self._chosen.empty_state
 
     def migrate_state(self, blob: JsonValue) -> JsonValue:
-        self._choose(self._fitting(self.later.migrate_state(blob)))
-        return self._chosen.migrate_state(blob) if self._chosen is self.later or is_in_full(blob) else None
+        self._choose(self._stream_for(self.incremental_stream.migrate_state(blob)))
+        return self._chosen.migrate_state(blob) if self._chosen is self.incremental_stream or is_in_full(blob) else None
 
     def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
         return self._chosen.access_tokens(seconds)
@@ -67,9 +67,9 @@ class DelegatingStream(DeclaredStream):
 
     def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
         if self._is_parent:
-            self._choose(self._fitting(encode(state, incremental=True)))
-        if self._chosen is self.later:
-            return self.later.checkpoint_reader(state)
+            self._choose(self._stream_for(encode(state, incremental=True)))
+        if self._chosen is self.incremental_stream:
+            return self.incremental_stream.checkpoint_reader(state)
         state = replace(state, in_full=False) if state.in_full else StreamState()
         reader = self.full.checkpoint_reader(state)
         # Newer records are left to the incremental stream: a source that is read in full may return all of them again.
@@ -81,27 +81,27 @@ class DelegatingStream(DeclaredStream):
 
     def resuming_pages(self) -> "DelegatingStream":
         other = self.beside()
-        other.full, other.later = self.full.resuming_pages(), self.later.resuming_pages()
-        other._choose(other.later if self._chosen is self.later else other.full)  # noqa: SLF001 - its own
+        other.full, other.incremental_stream = self.full.resuming_pages(), self.incremental_stream.resuming_pages()
+        other._choose(other.incremental_stream if self._chosen is self.incremental_stream else other.full)  # noqa: SLF001 - its own
         return other
 
     def __reduce__(self) -> tuple[Callable[[], ManifestStream], tuple[()]]:
         # The chosen stream is pickled: the state, which decides, stays with the driver.
         if self.reload is None:
             raise not_picklable(self.name)
-        later, resumes = self._chosen is self.later, self._chosen.resumes_pages
-        return partial(_chosen, self.reload, later=later, resumes=resumes), ()
+        is_incremental, resumes = self._chosen is self.incremental_stream, self._chosen.resumes_pages
+        return partial(_chosen, self.reload, is_incremental=is_incremental, resumes=resumes), ()
 
-    def _fitting(self, blob: JsonValue) -> ManifestStream:
+    def _stream_for(self, blob: JsonValue) -> ManifestStream:
         if not isinstance(blob, Mapping) or not blob or all(str(key).startswith("__ab_") for key in blob):
             return self.full
         if is_in_full(blob):
             return self.full
-        if self._retention is not None and self.later.cursor is not None:
+        if self._retention is not None and self.incremental_stream.cursor is not None:
             # For a partitioned stream, the greatest value of all partitions counts.
             known = blob.get("state", blob)
-            value = known.get(self.later.cursor.field) if isinstance(known, Mapping) else None
-            oldest, order = earlier(self.now(), self._retention), self.later.cursor.state_order
+            value = known.get(self.incremental_stream.cursor.field) if isinstance(known, Mapping) else None
+            oldest, order = earlier(self.now(), self._retention), self.incremental_stream.cursor.state_order
             if value is None or (order.kind is datetime and not order.reaches(value, oldest.isoformat())):
                 logger.warning(
                     "%s: the state is older than the data that the API retains, so the stream is read in full: "
@@ -109,7 +109,7 @@ class DelegatingStream(DeclaredStream):
                     self.name,
                 )
                 return self.full
-        return self.later
+        return self.incremental_stream
 
 
 class _FullReader(PassingReader):
@@ -130,8 +130,8 @@ class _FullReader(PassingReader):
         return replace(self._state, in_full=self._marked)
 
 
-def _chosen(reload: Callable[[], Stream], *, later: bool, resumes: bool) -> ManifestStream:
+def _chosen(reload: Callable[[], Stream], *, is_incremental: bool, resumes: bool) -> ManifestStream:
     stream = reload()
     assert isinstance(stream, DelegatingStream)
-    chosen = stream.later if later else stream.full
+    chosen = stream.incremental_stream if is_incremental else stream.full
     return chosen.resuming_pages() if resumes else chosen

@@ -132,7 +132,7 @@ def _parts(link: str) -> list[str | int]:
     return [int(part) if part.isdecimal() else part for part in link.removeprefix("#/").split("/")]
 
 
-def bounded(value: JsonValue, most: int) -> bool:
+def has_at_most(value: JsonValue, most: int) -> bool:
     """Whether a value has at most `most` parts when shared parts are repeated. Visits each shared part once."""
     sizes: dict[int, int] = {}
 

@@ -49,18 +49,19 @@ _OWN_KEYS = frozenset({"type", "$parameters"})
 class ManifestProblem:
     """A problem at one place of a manifest.
 
-    sure: it is a reason to refuse the manifest; otherwise it is a guess. inside: it covers everything inside the place.
+    certain: it is a reason to refuse the manifest; otherwise it is a guess. inside: it covers everything inside the
+    place.
     """
 
     keys: Keys
     text: str
-    sure: bool = True
+    certain: bool = True
     inside: bool = True
 
     def explains(self, keys: Keys) -> bool:
         """Whether a validation error at these keys needs no message of its own."""
         around = keys == self.keys[: len(keys)]
-        return self.sure and (around or (self.inside and self.keys == keys[: len(self.keys)]))
+        return self.certain and (around or (self.inside and self.keys == keys[: len(self.keys)]))
 
 
 def explained(value: JsonValue, model: type[BaseModel], error: ValidationError) -> list[ManifestProblem]:
@@ -69,15 +70,17 @@ def explained(value: JsonValue, model: type[BaseModel], error: ValidationError) 
     places = {keys for keys, _ in details}
     # Validation decides: a value that a field's own validator accepts is no problem, even if it does not fit the shape.
     problems = [
-        p for p in _explain(Part(model), value, ()) if not p.sure or any(_same(p.keys, location) for location in places)
+        p
+        for p in _explain(Part(model), value, ())
+        if not p.certain or any(_is_same_place(p.keys, location) for location in places)
     ]
     for keys, detail in details:
         if not any(problem.explains(keys) for problem in problems):
             problems.append(ManifestProblem(keys, _failed_check(detail) + _inherited(detail, value, keys)))
-    return sorted(problems, key=lambda problem: not problem.sure)
+    return sorted(problems, key=lambda problem: not problem.certain)
 
 
-def _same(keys: Keys, location: Keys) -> bool:
+def _is_same_place(keys: Keys, location: Keys) -> bool:
     """Whether a validation error at `location` is about the problem at `keys`: there, inside, or the object around."""
     return location[: len(keys)] == keys or location == keys[:-1]
 
@@ -103,7 +106,7 @@ def problems_of(error: ValidationError) -> list[ManifestProblem]:
 
 def misspelt(value: JsonValue, model: type[BaseModel]) -> Iterator[ManifestProblem]:
     """Yield the unknown fields that resemble a known one, in a value that is a valid `model`."""
-    return (problem for problem in _explain(Part(model), value, ()) if not problem.sure)
+    return (problem for problem in _explain(Part(model), value, ()) if not problem.certain)
 
 
 def _explain(shape: Shape, value: JsonValue, keys: Keys) -> Iterator[ManifestProblem]:
@@ -145,8 +148,8 @@ def _has_shape(shape: Shape, value: JsonValue) -> bool:
 def _either(shape: Either, value: JsonValue, keys: Keys) -> Iterator[ManifestProblem]:
     """Yield the problems with the form that was meant; if that is unclear, one problem that names all forms."""
     tries = [(option, list(_explain(option, value, keys))) for option in flat(shape)]
-    best = min(tries, key=lambda one: sum(problem.sure for problem in one[1]))[1]
-    if any(problem.sure for problem in best):
+    best = min(tries, key=lambda one: sum(problem.certain for problem in one[1]))[1]
+    if any(problem.certain for problem in best):
         meant = [option_problems for option, option_problems in tries if _may_be_meant(option, value)]
         decided = isinstance(value, Mapping | list) and len(meant) == 1
         best = meant[0] if decided else [_mismatch(shape, value, keys)]
@@ -223,13 +226,13 @@ def _field_guesses(
     """Yield likely mistakes that are not errors: misspelt fields, and fields of old manifests."""
     kind = kind_of(model)
     for name, near in misspelt_fields.items():
-        yield ManifestProblem((*keys, name), f"unknown field {name!r} of {kind}; did you mean {near!r}?", sure=False)
+        yield ManifestProblem((*keys, name), f"unknown field {name!r} of {kind}; did you mean {near!r}?", certain=False)
     # Parameters become fields of all components below, and expressions read them under any name.
     expected = {*fields_of(model), *as_object(value.get("$parameters")), *misspelt_fields}
     for name in () if open_to_more(model) else value:
         if name not in expected and (replacement := replacement_of_old_field(name)) is not None:
             text = f"the field {name!r} of {kind} is ignored; use {replacement} instead"
-            yield ManifestProblem((*keys, name), text, sure=False)
+            yield ManifestProblem((*keys, name), text, certain=False)
 
 
 def _misspelt_fields(model: type[BaseModel], value: Mapping[str, JsonValue], *, root: bool) -> dict[str, str]:
@@ -271,7 +274,7 @@ def _known_everywhere() -> frozenset[str]:
 def _unexpected_type(name: JsonValue, kind: str, members: Mapping[str, type[BaseModel]]) -> str:
     """Return the message for a `type` that is not allowed where a `kind` is expected."""
     if not isinstance(name, str):
-        return f"found {_named(name)}, expected the type of {with_article(kind)}, a string"
+        return f"found {_described(name)}, expected the type of {with_article(kind)}, a string"
     if (reason := replacement_of_removed_type(name)) is not None:
         return f"the type {name!r} is no longer part of the language: {reason}"
     if name in Component.registry:
@@ -291,7 +294,7 @@ def _expected(members: Mapping[str, type[BaseModel]]) -> str:
 
 
 def _mismatch(shape: Shape, value: JsonValue, keys: Keys) -> ManifestProblem:
-    return ManifestProblem(keys, f"found {_named(value)}, expected {words(shape)}{_advice(shape, value)}")
+    return ManifestProblem(keys, f"found {_described(value)}, expected {words(shape)}{_advice(shape, value)}")
 
 
 def _advice(shape: Shape, value: JsonValue) -> str:
@@ -348,10 +351,10 @@ def _failed_check(detail: ErrorDetails) -> str:
         case "missing":
             return f"the field {detail['loc'][-1]!r} is missing"
         case _:
-            return f"found {_named(detail.get('input'))}, expected {expected(detail)}"
+            return f"found {_described(detail.get('input'))}, expected {expected(detail)}"
 
 
-def _named(value: JsonValue) -> str:
+def _described(value: JsonValue) -> str:
     """Return a value as errors show it; a component is shown by its type."""
     kind = value.get("type") if isinstance(value, Mapping) else None
     return with_article(kind) if isinstance(kind, str) and kind in Component.registry else shown(value)

@@ -5,7 +5,7 @@ import pytest
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json, Stored
 from cdk.base.yaml_file import YamlFile
-from cdk.declarative.syntax.references import References, bounded
+from cdk.declarative.syntax.references import References, has_at_most
 
 
 def resolved(manifest: dict[str, Json], part: str = "streams") -> Json:
@@ -129,6 +129,6 @@ def test_sizes_count_what_is_shared_as_often_as_it_is_used() -> None:
     for _ in range(30):
         value = [value] * 10
 
-    assert not bounded(value, 1_000_000)
-    assert bounded(["x", {"y": 1}], 4)
-    assert not bounded(["x", {"y": 1}], 3)
+    assert not has_at_most(value, 1_000_000)
+    assert has_at_most(["x", {"y": 1}], 4)
+    assert not has_at_most(["x", {"y": 1}], 3)

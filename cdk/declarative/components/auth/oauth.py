@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject, JsonValue, canonical
 from cdk.declarative.components.auth.jwt import JwtAuthenticator
-from cdk.declarative.components.auth.sharing import definition, keeper, learner, shared
+from cdk.declarative.components.auth.sharing import config_saver, definition, secret_recorder, shared
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyAuthenticator
 from cdk.declarative.syntax.json_edit import remover
@@ -179,7 +179,7 @@ class OAuthAuthenticator(AnyAuthenticator):
         if (updater := self.refresh_token_updater) is not None:
             refresh_token_name = updater.refresh_token_name
             stored = StoredTokens(
-                keeper(ctx),
+                config_saver(ctx),
                 tuple(updater.access_token_config_path),
                 tuple(updater.refresh_token_config_path),
                 tuple(updater.token_expiry_date_config_path),
@@ -213,7 +213,7 @@ class OAuthAuthenticator(AnyAuthenticator):
                 self.access_token_name,
                 self.expires_in_name,
             ),
-            learn=learner(ctx),
+            learn=secret_recorder(ctx),
             clock=ctx.runtime.clock,
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
-from cdk.declarative.components.auth.sharing import definition, learner, shared
+from cdk.declarative.components.auth.sharing import definition, secret_recorder, shared
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
@@ -107,7 +107,7 @@ class SessionTokenAuthenticator(AnyAuthenticator):
             identity=identity,
             login_as=None if login_as is None else login_as.build(ctx),
             judge=None if judge is None else judge.build(ctx),
-            learn=learner(ctx),
+            learn=secret_recorder(ctx),
             clock=ctx.runtime.clock,
         )
 
@@ -150,7 +150,7 @@ class LegacySessionTokenAuthenticator(AnyAuthenticator):
             session_token=ctx.expression(self, "session_token").text,
             user=ctx.expression(self, "username").text,
             password=ctx.expression(self, "password").text,
-            learn=learner(ctx),
+            learn=secret_recorder(ctx),
             clock=ctx.runtime.clock,
         )
 

@@ -24,7 +24,7 @@ def definition(component: Component, ctx: BuildContext) -> str:
     return f"{component.model_dump_json()} {canonical(ctx.config)}"
 
 
-def learner(ctx: BuildContext) -> Learn:
+def secret_recorder(ctx: BuildContext) -> Learn:
     """Return a callback that reports a secret to the run; reads the receiver late, as a rebuilt source replaces it."""
 
     def learn(secret: str) -> None:
@@ -33,10 +33,10 @@ def learner(ctx: BuildContext) -> Learn:
     return learn
 
 
-def keeper(ctx: BuildContext) -> SaveTokens:
-    """Return a callback that saves values of the config; reads the receiver late, as `learner` does."""
+def config_saver(ctx: BuildContext) -> SaveTokens:
+    """Return a callback that saves values of the config; reads the receiver late, as `secret_recorder` does."""
 
-    def keep(updates: Mapping[tuple[str, ...], JsonValue]) -> None:
+    def save(updates: Mapping[tuple[str, ...], JsonValue]) -> None:
         ctx.runtime.save_config(updates)
 
-    return keep
+    return save

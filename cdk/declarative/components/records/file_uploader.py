@@ -58,7 +58,7 @@ class FileUploader(Component):
         "same path. By default a name derived from the record.",
     )
 
-    def around(self, ctx: BuildContext, reader: SliceReader) -> SliceReader:
+    def uploading_reader(self, ctx: BuildContext, reader: SliceReader) -> SliceReader:
         """Return a reader of the same slices that also downloads the files."""
         return _Reader(self.build(ctx), ctx, reader)
 
@@ -177,10 +177,10 @@ class _Upload:
 def safe_parts(name: str) -> list[str]:
     """Return the parts of a file's path; no part leads out of its folder or is too long."""
     parts = name.replace("\\", "/").replace("\0", "").split("/")
-    return [_cut(part) for part in parts if part.strip() not in {"", ".", ".."}]
+    return [_accepted_name(part) for part in parts if part.strip() not in {"", ".", ".."}]
 
 
-def _cut(part: str) -> str:
+def _accepted_name(part: str) -> str:
     """Return a name that file systems accept, with its extension."""
     if len(part.encode()) <= _LONGEST_NAME:
         return part

@@ -99,7 +99,7 @@ def _same(path: list[str], value: JsonValue) -> Addition:
     return Addition(path, lambda _: value, lambda _, records: [value] * len(records))
 
 
-class _Spelled:
+class _TextFallback:
     """Falls back to the expression's own text if it does not fit a record's types, as existing connectors do.
 
     A single odd record does not end the stream; a warning is logged once for each expression. located: returns an error
@@ -110,7 +110,7 @@ class _Spelled:
         self._located = located
         self._warned: set[str] = set()
 
-    def instead(self, error: EvaluationError) -> str:
+    def text_for(self, error: EvaluationError) -> str:
         """Return the value for the field. Raises `error`: when it has another cause."""
         if not error.incomparable:
             raise error
@@ -141,8 +141,8 @@ class AddFields(AnyTransformation):
         added = [field.build(ctx) for field in self.fields]
         base: Scope = {"config": ctx.config, "parameters": self.parameters}
         condition = ctx.expression(self, "condition") if self.condition else None
-        spelled = _Spelled(ctx.runtime.located)
-        run = _adding(added, base, spelled) if condition is None else _adding_some(added, base, condition, spelled)
+        fallback = _TextFallback(ctx.runtime.located)
+        run = _adding(added, base, fallback) if condition is None else _adding_some(added, base, condition, fallback)
         where = ctx.where(self, "fields")
 
         def checked(records: list[JsonObject], names: Names) -> None:
@@ -154,9 +154,9 @@ class AddFields(AnyTransformation):
         return checked
 
 
-def _adding(added: list[Addition], base: Scope, spelled: _Spelled) -> Transform:
+def _adding(added: list[Addition], base: Scope, fallback: _TextFallback) -> Transform:
     # Field by field rather than record by record: a later field reads earlier ones of its own record only.
-    steps = [_adding_one(field, spelled) for field in added]
+    steps = [_adding_one(field, fallback) for field in added]
 
     def transform(records: list[JsonObject], names: Names) -> None:
         scope = {**base, **names}
@@ -166,16 +166,16 @@ def _adding(added: list[Addition], base: Scope, spelled: _Spelled) -> Transform:
     return transform
 
 
-def _adding_one(field: Addition, spelled: _Spelled) -> Callable[[list[JsonObject], Scope], None]:
+def _adding_one(field: Addition, fallback: _TextFallback) -> Callable[[list[JsonObject], Scope], None]:
     put, name = field.put, field.path[0]
 
-    def or_spelled(scope: Mapping[str, object]) -> JsonValue:
+    def value_or_text(scope: Mapping[str, object]) -> JsonValue:
         try:
             return field.value_in(scope)
         except EvaluationError as error:
-            return spelled.instead(error)
+            return fallback.text_for(error)
 
-    each = one_by_one(or_spelled)
+    each = one_by_one(value_or_text)
 
     def add(records: list[JsonObject], scope: Scope) -> None:
         try:
@@ -192,7 +192,7 @@ def _adding_one(field: Addition, spelled: _Spelled) -> Callable[[list[JsonObject
     return add
 
 
-def _adding_some(added: list[Addition], base: Scope, condition: Expression, spelled: _Spelled) -> Transform:
+def _adding_some(added: list[Addition], base: Scope, condition: Expression, fallback: _TextFallback) -> Transform:
     def transform(records: list[JsonObject], names: Names) -> None:
         scope = {**base, **names}
         for record in records:
@@ -201,7 +201,7 @@ def _adding_some(added: list[Addition], base: Scope, condition: Expression, spel
                 try:
                     value = field.value_in(scope)
                 except EvaluationError as error:
-                    value = spelled.instead(error)
+                    value = fallback.text_for(error)
                 if condition.true({**names, "record": record, "value": value, "path": field.path}):
                     field.put(record, value)
 

@@ -106,7 +106,7 @@ class DeclarativeStream(AnyStream):
         if incremental is not None and reader.router is not None and reader.router.shares_cursor:
             incremental = replace(incremental, shared=True)
         if self.file_uploader is not None and not as_parent:
-            reader = self.file_uploader.around(ctx, reader)
+            reader = self.file_uploader.uploading_reader(ctx, reader)
         return ManifestStream(
             name,
             reader,

@@ -33,7 +33,7 @@ def files(api: MockApi, folder: Path, **fields: Json) -> list[Json]:
             **fields,
         }
     )
-    reader = uploader.around(ctx, retriever.build(ctx, StreamParts()))
+    reader = uploader.uploading_reader(ctx, retriever.build(ctx, StreamParts()))
     records: list[Json] = []
     for item in reader.read(Slice()):
         records.extend(item.records if isinstance(item, Page) else [item])
