@@ -1085,7 +1085,7 @@ BUGS = [
     Bug(
         "rows do not wait for a turn",
         "rest/limits/budget_slice",
-        "            if at > now + longest:",
+        "            if at > now + max_wait_seconds:",
         "            if False:",
         "tests/rest/limits/test_executors.py",
     ),

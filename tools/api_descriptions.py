@@ -75,11 +75,11 @@ def outcome_of(description: Path, records: int = 10, known: Path | None = None) 
                     outcome.failed.setdefault(f"not simulated: {why}", []).append(stream.name)
                     continue
                 result = read(streams[stream.name])
-                count, misfits = len(result.records), result.schema_errors
+                count, mismatches = len(result.records), result.schema_errors
                 outcome.records += count
-                if result.error is not None or misfits or not count:
+                if result.error is not None or mismatches or not count:
                     reason = str(
-                        result.error or (f"does not fit its schema: {misfits[0]}" if misfits else "no records")
+                        result.error or (f"does not fit its schema: {mismatches[0]}" if mismatches else "no records")
                     )
                     outcome.failed.setdefault(reason.splitlines()[0], []).append(stream.name)
                 else:

@@ -39,11 +39,11 @@ class SchemaValidator:
         self._validator: Validator = extend(checker, {"pattern": pattern})(schema)  # type: ignore[no-untyped-call] # not typed there
         self._best_match = best_match
 
-    def misfits(self, value: FieldValue) -> "Iterator[ValidationError]":
+    def mismatches(self, value: FieldValue) -> "Iterator[ValidationError]":
         """One error for each place that does not fit the schema."""
         return self._validator.iter_errors(value)
 
-    def misfit(self, value: FieldValue) -> "ValidationError | None":
+    def mismatch(self, value: FieldValue) -> "ValidationError | None":
         """The most relevant error; None if the value fits."""
-        misfit: ValidationError | None = self._best_match(self.misfits(value))
-        return misfit
+        best: ValidationError | None = self._best_match(self.mismatches(value))
+        return best

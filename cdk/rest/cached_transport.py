@@ -41,7 +41,7 @@ class CachedResponses:
         self._folder, self._max_bytes = state
         self._open()
 
-    def to(self, request: Request, transport: Transport) -> Response:
+    def fetch(self, request: Request, transport: Transport) -> Response:
         """Return the cached response to `request`, or send it by `transport` and cache the response if successful."""
         storage, key = self._storage(), _key(request)
         # A thread waits while another one fetches the same response.
@@ -52,10 +52,10 @@ class CachedResponses:
                 return _unpack(packed, request)
             response = transport.send(request)
             if response.ok:
-                self._keep(storage, key, _pack(response))
+                self._store(storage, key, _pack(response))
             return response
 
-    def _keep(self, storage: MutableMapping[str, bytes], key: str, packed: bytes) -> None:
+    def _store(self, storage: MutableMapping[str, bytes], key: str, packed: bytes) -> None:
         with self._opening:
             if self._bytes + len(packed) > self._max_bytes:
                 return
@@ -102,7 +102,7 @@ class CachedTransport:
         if request.method != "GET":
             return self._transport.send(request)
         responses = self._responses or current_run().own(_RunCaches).of(self._transport, self._max_bytes)
-        return responses.to(request, self._transport)
+        return responses.fetch(request, self._transport)
 
 
 def _file(folder: Path) -> MutableMapping[str, bytes]:

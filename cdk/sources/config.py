@@ -11,7 +11,7 @@ from copy import deepcopy
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.values import FieldValue, JsonSchema, JsonValue, canonical, properties_of
-from cdk.sources.schema_check import certainly_matches, misfits
+from cdk.sources.schema_check import certainly_matches, mismatches
 from cdk.streams.source import Source
 
 _MISSING = object()
@@ -41,7 +41,7 @@ def check_config(config: Mapping[str, JsonValue], schema: JsonSchema, where: str
     Raises ConfigError: listing every place that does not match `schema`.
     """
     secrets.add(*secret_values(schema, config))
-    if texts := [f"{where}: {text}" for text in misfits(config, schema)]:
+    if texts := [f"{where}: {text}" for text in mismatches(config, schema)]:
         raise ConfigError(secrets.mask("\n".join(texts)))
 
 
@@ -117,4 +117,4 @@ def _fits(value: FieldValue, schema: JsonSchema) -> bool:
     if '"$ref"' in canonical(schema):
         # The target of the reference is elsewhere in the whole schema, which is not available here.
         return certainly_matches(value, schema)
-    return not misfits(value, schema)
+    return not mismatches(value, schema)

@@ -47,7 +47,7 @@ def find_source(connector: str) -> Source:
     installed = entry_points(group=ENTRY_POINTS)
     if connector in installed.names:
         point = installed[connector]
-        return source_of(_run(point.load, f"{connector} ({point.value})"), connector)
+        return source_of(_run_connector_code(point.load, f"{connector} ({point.value})"), connector)
     if _exists(name):
         return source_of(_import(name), name)
     hint = did_you_mean(connector, [*_bundled_names(), *installed.names])
@@ -143,15 +143,15 @@ def _from_file(path: Path) -> ModuleType:
     module = module_from_spec(spec)
     # Pickle refers to a stream's class by the name of its module.
     sys.modules[name] = module
-    _run(partial(spec.loader.exec_module, module), str(path))
+    _run_connector_code(partial(spec.loader.exec_module, module), str(path))
     return module
 
 
 def _import(name: str) -> ModuleType:
-    return _run(partial(import_module, name), name)
+    return _run_connector_code(partial(import_module, name), name)
 
 
-def _run(load: Callable[[], T], where: str) -> T:
+def _run_connector_code(load: Callable[[], T], where: str) -> T:
     """Call `load`, which runs code of the connector. Raises ConfigError: when that code fails."""
     try:
         return load()

@@ -32,7 +32,7 @@ _ANNOTATIONS = frozenset(
 """Keywords that do not restrict which values are allowed."""
 
 
-def misfits(config: object, schema: JsonSchema) -> list[str]:
+def mismatches(config: object, schema: JsonSchema) -> list[str]:
     """Return one text for each mismatch of `config`: where it is, what was found, what was expected.
 
     The texts contain values: the caller must mask them. Raises ConfigError: when `schema` is not a valid JSON Schema.
@@ -44,7 +44,7 @@ def misfits(config: object, schema: JsonSchema) -> list[str]:
     except ValueError as bad:
         raise ConfigError(f"the connector's config_schema is not a valid JSON Schema: {bad}") from bad
     # jsonschema reports an error for each missing name, and each yields texts for all of them: drop the duplicates.
-    texts = (text for error in validator.misfits(config) for leaf in _leaves(error) for text in _lines(leaf))
+    texts = (text for error in validator.mismatches(config) for leaf in _leaves(error) for text in _lines(leaf))
     return list(dict.fromkeys(texts))
 
 

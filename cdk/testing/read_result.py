@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from cdk.base.errors import CdkError
 from cdk.base.values import FieldValue, JsonSchema
 from cdk.protocol import AirbyteStateMessage
-from cdk.sources.schema_check import misfits
+from cdk.sources.schema_check import mismatches
 
 
 @dataclass
@@ -59,5 +59,5 @@ class ReadResult:
     def _schema_errors(self) -> Iterator[str]:
         for name, schema in self.schemas.items():
             for number, record in enumerate(self.records_of(name), 1):
-                for text in misfits(record, schema):
+                for text in mismatches(record, schema):
                     yield f"{name}, record {number}, {text}"

@@ -7,7 +7,7 @@ from jsonschema import Draft7Validator
 
 from cdk import ConfigError
 from cdk.base.values import Json, JsonSchema
-from cdk.sources.schema_check import certainly_matches, misfits
+from cdk.sources.schema_check import certainly_matches, mismatches
 
 VALUES = st.recursive(
     st.none()
@@ -105,7 +105,7 @@ KEY = {"kind": "key", "key": "hunter2"}
 
 
 def test_every_misfit_is_told_with_its_place() -> None:
-    told = misfits({"hots": "h", "region": "asia", "ports": [1, "x", 10], "auth": KEY}, SHOP)
+    told = mismatches({"hots": "h", "region": "asia", "ports": [1, "x", 10], "auth": KEY}, SHOP)
 
     assert set(told) == {
         "host: found nothing ('hots' is unknown), expected a value",
@@ -118,21 +118,21 @@ def test_every_misfit_is_told_with_its_place() -> None:
 
 
 def test_what_fits_has_no_misfits() -> None:
-    assert misfits({"host": "h", "ports": [1], "auth": KEY}, SHOP) == []
+    assert mismatches({"host": "h", "ports": [1], "auth": KEY}, SHOP) == []
 
 
 def test_of_several_shapes_the_one_that_was_meant_is_explained() -> None:
-    told = misfits({"host": "h", "auth": {"kind": "login", "password": "longenough"}}, SHOP)
+    told = mismatches({"host": "h", "auth": {"kind": "login", "password": "longenough"}}, SHOP)
 
     assert told == ["auth.user: found nothing, expected a value"]
 
 
 def test_what_is_in_an_object_is_not_shown_since_a_misspelt_secret_may_be_there() -> None:
-    told = misfits({"host": {"pasword": "hunter2"}, "auth": KEY}, SHOP)
+    told = mismatches({"host": {"pasword": "hunter2"}, "auth": KEY}, SHOP)
 
     assert told == ["host: found an object with pasword, expected type 'string'"]
 
 
 def test_a_schema_that_is_none_is_the_connectors_fault() -> None:
     with pytest.raises(ConfigError, match="config_schema is not a valid JSON Schema"):
-        misfits({}, {"properties": {"a": {"type": "strnig"}}})
+        mismatches({}, {"properties": {"a": {"type": "strnig"}}})

@@ -77,20 +77,20 @@ def with_secret(request: Request, part: RequestPart, path: Sequence[str], value:
         case "body_data":
             fields = _form(request, path[0])
             if any(name == path[0] for name, _ in fields):
-                raise _twice(request, f"the form field {path[0]!r}")
+                raise _set_twice(request, f"the form field {path[0]!r}")
             return _with_body(request, urlencode([*fields, (path[0], value)]).encode(), _FORM, value)
         case "body_json":
-            return _with_body(request, _deep(request, path, value), _JSON, value)
+            return _with_body(request, _json_with_secret(request, path, value), _JSON, value)
 
 
 def with_header(request: Request, name: str, value: str) -> Request:
     """Return `request` with a secret header. Raises ConfigError: when it has one of the same name, in the same case."""
     if name in request.headers:
-        raise _twice(request, f"the header {name!r}")
+        raise _set_twice(request, f"the header {name!r}")
     return request.with_headers({name: value}, secret=True)
 
 
-def _twice(request: Request, what: str) -> ConfigError:
+def _set_twice(request: Request, what: str) -> ConfigError:
     return ConfigError(f"{request}: {what} is set by the request and by its authenticator; set it in only one of them")
 
 
@@ -99,19 +99,19 @@ def _in_query(request: Request, name: str, value: str) -> Request:
     if "?" in request.url and (name, value) in query_of(request.url):
         return replace(request, secret=request.secret | {name.lower()})
     if name in request.params:
-        raise _twice(request, f"the query parameter {name!r}")
+        raise _set_twice(request, f"the query parameter {name!r}")
     return request.with_params({name: value}, secret=True)
 
 
 def _form(request: Request, name: str) -> list[tuple[str, str]]:
     if not request.body:
         return []
-    if _FORM not in _kind(request):
-        raise _unfit(request, name, "a form")
+    if _FORM not in _content_type(request):
+        raise _wrong_body(request, name, "a form")
     return parse_qsl(request.body.decode(), keep_blank_values=True)
 
 
-def _deep(request: Request, path: Sequence[str], value: str) -> bytes:
+def _json_with_secret(request: Request, path: Sequence[str], value: str) -> bytes:
     try:
         body = from_json(request.body) if request.body else {}
     except orjson.JSONDecodeError:
@@ -122,23 +122,23 @@ def _deep(request: Request, path: Sequence[str], value: str) -> bytes:
         if type(node) is dict:
             node = node.setdefault(name, {})
     if type(node) is not dict:
-        raise _unfit(request, " > ".join(path), "a JSON object")
+        raise _wrong_body(request, " > ".join(path), "a JSON object")
     if node.get(last, value) != value:
-        raise _twice(request, f"{' > '.join(path)} of the JSON body")
+        raise _set_twice(request, f"{' > '.join(path)} of the JSON body")
     node[last] = value
     return to_json(body)
 
 
 def _with_body(request: Request, body: bytes, kind: str, secret: str) -> Request:
-    headers = request.headers if _kind(request) else {**request.headers, "Content-Type": kind}
+    headers = request.headers if _content_type(request) else {**request.headers, "Content-Type": kind}
     return replace(request, body=body, headers=headers, hidden=request.hidden | {secret})
 
 
-def _kind(request: Request) -> str:
+def _content_type(request: Request) -> str:
     return next((value for name, value in request.headers.items() if name.lower() == "content-type"), "").lower()
 
 
-def _unfit(request: Request, name: str, expected: str) -> ConfigError:
+def _wrong_body(request: Request, name: str, expected: str) -> ConfigError:
     return ConfigError(
         f"{request}: the credentials go into {name} of the body, which is not {expected}; "
         f"send them elsewhere, or send another body"

@@ -105,7 +105,7 @@ class ResourceStream(HttpStream):
         page, values = super().read_page(slice, token), self._values(slice)
         records: Sequence[Record] = page.records
         if self.declared.record_filter:
-            records = [record for record in records if self._passes(record)]
+            records = [record for record in records if self._matches_filter(record)]
             if (trace := TRACE.get()) is not None and trace.page is not None:
                 trace.page = trace.page._replace(selected=len(records))
         if self.declared.add_fields:
@@ -113,7 +113,7 @@ class ResourceStream(HttpStream):
             records = [self._with_added(record, added) for record in records]
         return page._replace(records=records)
 
-    def _passes(self, record: Record) -> bool:
+    def _matches_filter(self, record: Record) -> bool:
         for name, value in self.declared.record_filter.items():
             allowed = value if isinstance(value, list | tuple) else [value]
             if name not in record and None not in allowed:

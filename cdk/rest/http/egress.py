@@ -34,7 +34,7 @@ class Target:
     port: int | None = None
 
     def covers(self, host: str, port: int) -> bool:
-        """Whether a host, in the form that `_plain` returns, matches."""
+        """Whether a host, in the form that `_normalized` returns, matches."""
         if self.port not in (None, port):
             return False
         return host.endswith(self.host[1:]) if self.host.startswith("*.") else host == self.host
@@ -62,10 +62,10 @@ class Egress:
 
     def check_host(self, host: str, port: int) -> None:
         """Raise ConfigError if no connection to this host is allowed, whatever its address."""
-        host = _plain(host)
+        host = _normalized(host)
         if not host:
             raise self._refusal("?", port, "the URL has no host, or parsers may read its host differently")
-        if self._lists(host, port):
+        if self._is_listed(host, port):
             return
         if not self.public:
             raise self._refusal(host, port, "it is not in the list")
@@ -78,9 +78,9 @@ class Egress:
     def check_address(self, host: str, port: int, address: str) -> None:
         """Raise ConfigError if `host` has an address that is not allowed. For hosts that `check_host` allows."""
         parsed = _address(address)
-        if self._lists(_plain(host), port) or (parsed is not None and is_public(parsed)):
+        if self._is_listed(_normalized(host), port) or (parsed is not None and is_public(parsed)):
             return
-        if not self._lists(_plain(address), port):
+        if not self._is_listed(_normalized(address), port):
             raise self._refusal(host, port, f"its address {address} is not public")
 
     def check_name(self, host: str, port: int) -> None:
@@ -110,11 +110,11 @@ class Egress:
         try:
             self.check_host(host, port)
         except ConfigError:
-            names = [name for name in names if self._lists(_plain(name), port)]
-            if not (names and is_public(address)) and not self._leads(names, port, address):
+            names = [name for name in names if self._is_listed(_normalized(name), port)]
+            if not (names and is_public(address)) and not self._resolves_to(names, port, address):
                 raise
 
-    def _leads(self, names: Sequence[str], port: int, address: Address) -> bool:
+    def _resolves_to(self, names: Sequence[str], port: int, address: Address) -> bool:
         """Whether one of `names`, or of the allowed names, resolves to an address."""
         listed = [target.host for target in self.targets if target.port in (None, port)]
         for name in dict.fromkeys([*names, *(host for host in listed if not host.startswith("*."))]):
@@ -126,7 +126,7 @@ class Egress:
                 return True
         return False
 
-    def _lists(self, host: str, port: int) -> bool:
+    def _is_listed(self, host: str, port: int) -> bool:
         return any(target.covers(host, port) for target in self.targets)
 
     def _refusal(self, host: str, port: int, why: str) -> ConfigError:
@@ -202,10 +202,10 @@ def _target(word: str) -> Target:
         or (port and not (port.isdecimal() and 0 < int(port) < 2**16))
     ):
         raise ConfigError(f"--egress, or {VARIABLE} in the environment, contains {word!r}, {_EXPECTED}")
-    return Target(f"*.{wild.lower()}" if wild != host else _plain(host), int(port) if port else None)
+    return Target(f"*.{wild.lower()}" if wild != host else _normalized(host), int(port) if port else None)
 
 
-def _plain(host: str) -> str:
+def _normalized(host: str) -> str:
     """Normalize a host: lower case, no trailing dot, addresses as Python writes them."""
     host = host.strip("[]").rstrip(".").lower()
     address = _address(host)

@@ -17,7 +17,7 @@ from cdk.base.records.typed_json_lines import RecordType, cut_typed
 from cdk.base.secret_names import looks_secret
 from cdk.base.values import JsonValue, as_object, from_json, to_json
 from cdk.rest.http.json_path import ANY, absence, path
-from cdk.rest.http.origin import CredentialScope, ForeignHost, is_relative, neutral, origin
+from cdk.rest.http.origin import CredentialScope, ForeignHost, is_relative, neutral_headers, origin
 from cdk.rest.http.redact import hide, safe_url
 
 T = TypeVar("T")
@@ -178,7 +178,7 @@ class Request:
                 f"{shown}: expected a URL on {allowed}; credentials and bodies are not sent elsewhere: if "
                 f"{target} is right, name it in the config or as `url_base`"
             )
-        return replace(self, headers=neutral(self.headers))
+        return replace(self, headers=neutral_headers(self.headers))
 
     @property
     def has_secrets(self) -> bool:

@@ -109,7 +109,7 @@ class CredentialScope:
         return bool(target.host) and any(_matches(known, target) for known in self.origins)
 
 
-def neutral(headers: Mapping[str, str]) -> dict[str, str]:
+def neutral_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return those of `headers` that may be sent to any host."""
     return {name: value for name, value in headers.items() if name.lower() in _NEUTRAL}
 

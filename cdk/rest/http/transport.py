@@ -14,7 +14,7 @@ from cdk.base.errors import FatalError
 from cdk.base.run import setting
 from cdk.rest.http.egress import Egress, process_egress
 from cdk.rest.http.messages import Request, Response
-from cdk.rest.http.origin import may_follow, neutral, origin
+from cdk.rest.http.origin import may_follow, neutral_headers, origin
 from cdk.rest.http.own_connections import refusing
 from cdk.rest.http.streamed_response import MAX_BYTES
 
@@ -177,7 +177,7 @@ def _redirected(request: Request, status: int, url: str, *, has_secret: bool) ->
     if body is None:
         headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
     if not may_follow(origin(request.url), origin(url)):
-        headers = neutral(headers)
+        headers = neutral_headers(headers)
         if body is not None or has_secret:
             target = Request(method, url, secret=request.secret)
             what = "a secret in its URL" if has_secret else "a body, which may contain secrets,"

@@ -17,7 +17,7 @@ from cdk.rest.http.metrics import current_metrics
 from cdk.rest.http.transport import Transport
 from cdk.rest.limits.budget_slice import BudgetSlice
 from cdk.rest.limits.rate_policies import CallRatePolicy, FixedWindow
-from cdk.rest.limits.task_budgets import longest_wait, note_call, task_budgets
+from cdk.rest.limits.task_budgets import max_wait_seconds, note_call, task_budgets
 
 ResetUnit: TypeAlias = Literal["epoch", "seconds", "either"]
 """The unit of a header with the time of a reset: seconds since 1970, seconds from now, or either, by the number's size.
@@ -96,7 +96,7 @@ class Budget:
             if (closed := window.closed - now) > self.max_wait.total_seconds():
                 raise self._too_long(request, closed, self.max_wait)
             # A waiting call already occupies its place in the window, so later calls get the next places.
-            at = window.reserve(now, weight, longest_wait())
+            at = window.reserve(now, weight, max_wait_seconds())
         note_call()
         wait = at - now
         if wait > LONGEST_WAIT.total_seconds():

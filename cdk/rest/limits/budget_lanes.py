@@ -46,7 +46,7 @@ class BudgetAllocator:
             spent = {budget: replace(known, calls=self._counting(budget, now)) for budget, known in self._known.items()}
             return BudgetLanes(self, lanes, now, spent, lost)
 
-    def spent(self, usage: Mapping[str, BudgetUsage]) -> None:
+    def add_usage(self, usage: Mapping[str, BudgetUsage]) -> None:
         """Add the usage of a task, and drop calls that no longer count, as a sync may run for days."""
         now = self.now()
         with self._lock:
@@ -147,7 +147,7 @@ class BudgetLanes:
                 self._lost[lane] = now + _KILL_GRACE_SECONDS
         else:
             self._read_streams |= reads
-        self._allocator.spent(usage)
+        self._allocator.add_usage(usage)
         for budget, spent in usage.items():
             if budget not in self._known:
                 self._known[budget] = self._learn(spent)

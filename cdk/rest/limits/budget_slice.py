@@ -55,10 +55,10 @@ class BudgetSlice:
         )
         self._began, self._count, self._turned_away = math.inf, 0, False
 
-    def reserve(self, now: float, weight: int = 1, longest: float = math.inf) -> float:
+    def reserve(self, now: float, weight: int = 1, max_wait_seconds: float = math.inf) -> float:
         """Count a call of `weight`, and return the time, `now` or later, at which it may be sent.
 
-        Raises TermEnded, without counting the call: when that time is more than `longest` seconds away.
+        Raises TermEnded, without counting the call: when that time is more than `max_wait_seconds` away.
         """
         with self._lock:
             self._began = min(self._began, now)
@@ -66,7 +66,7 @@ class BudgetSlice:
             if at >= self._resets_at or self._calls_left < weight:
                 self._renew(self._resets_at)
                 at = self._earliest(max(now, self._renewed), weight)
-            if at > now + longest:
+            if at > now + max_wait_seconds:
                 self._turned_away = True
                 raise TermEnded
             self._calls_left -= weight
@@ -104,7 +104,7 @@ class BudgetSlice:
                 self._calls_left = min(self._calls_left, int(max(0, calls_left) * self._share.fraction))
                 self._resets_at = self._resets_at if math.isfinite(self._resets_at) else now + self._shortest
 
-    def spent(self) -> BudgetUsage:
+    def usage(self) -> BudgetUsage:
         """Return the usage of this task, with what the API reported, without the calls known at the start."""
         with self._lock:
             calls = tuple(self._calls)

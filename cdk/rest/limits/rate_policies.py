@@ -99,9 +99,9 @@ class FixedWindow:
         self._limit, self._period = limit, period
         self._start, self._end, self._used = 0.0, 0.0, 0
 
-    def reserve(self, now: float, weight: int, longest: float = math.inf) -> float:
+    def reserve(self, now: float, weight: int, max_wait_seconds: float = math.inf) -> float:
         """Count a call of `weight`, and return the time, `now` or later, at which it may be sent."""
-        del longest  # ignored: any other request would have to wait as long
+        del max_wait_seconds  # ignored: any other request would have to wait as long
         self._move(now)
         if self._used + weight > self._limit:
             self._open(self._end)

@@ -68,11 +68,11 @@ class RunBudgets:
 
     def _divide(self) -> None:
         """Divide the lanes again if something has changed. Called only while no task runs."""
-        spent = self._planning.spent()
+        spent = self._planning.usage()
         plans = self._plans or bool(spent)
         if plans == self._plans and not self._grown and self._divided:
             return
-        self._allocator.spent(spent)
+        self._allocator.add_usage(spent)
         self._plans, self._grown, self._divided = plans, False, True
         self._lanes = self._allocator.divide(self._tasks + plans, self._lanes.lost)
         self._reserved = self._lanes.lease(self._lanes.count) if plans else None

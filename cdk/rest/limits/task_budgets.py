@@ -41,10 +41,10 @@ class TaskBudgets:
         """Whether an unknown number of calls was made with this share, by an earlier copy of the task."""
         return self.copied and bool(self._refused)
 
-    def spent(self) -> Mapping[str, BudgetUsage]:
+    def usage(self) -> Mapping[str, BudgetUsage]:
         """Return the task's usage by budget, including budgets that it needed but had no lanes of."""
         with self._lock:
-            used = {budget: slice.spent() for budget, slice in self._slices.items()}
+            used = {budget: slice.usage() for budget, slice in self._slices.items()}
             return dict.fromkeys(self._refused, NOTHING) | used
 
 
@@ -75,7 +75,7 @@ def current_share() -> TaskShare:
     return UNSHARED if mine is None else mine.share
 
 
-def longest_wait() -> float:
+def max_wait_seconds() -> float:
     """Return how many seconds the current slice may wait for its next call."""
     term = _term.get()
     return math.inf if term is None or not term.resumable else term.remaining()

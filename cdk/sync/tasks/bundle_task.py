@@ -68,7 +68,7 @@ def run_bundle(
         activities().task(job.live),
     ):
         result = read_bundle(job, tasks, clock, repeating)
-    result.spent = None if ledger.lost else ledger.spent()
+    result.spent = None if ledger.lost else ledger.usage()
     result.requests, result.tokens = lent.sent, held.findings
     crash_point("files_written")
     return result

@@ -17,7 +17,7 @@ from cdk.declarative.source import ManifestSource
 from cdk.rest import path as value_at
 from cdk.rest.declared.placeholders import placeholders
 from cdk.rest.declared.stream import ResourceStream
-from cdk.sources.schema_check import misfits
+from cdk.sources.schema_check import mismatches
 from cdk.streams.source import Source
 from cdk.streams.stream import Stream
 from cdk.testing.simulator.records import Choices, Path, put, schema_at
@@ -200,7 +200,7 @@ def _near(literal: re.Match[str]) -> Sequence[JsonValue]:
 
 
 def _fits(value: JsonValue, schema: JsonSchema, path: Path) -> bool:
-    return value is not None and not misfits(value, schema_at(schema, path))
+    return value is not None and not mismatches(value, schema_at(schema, path))
 
 
 def _with_field(schema: JsonSchema, path: Path, example: JsonValue) -> JsonSchema:

@@ -17,7 +17,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.times.clock import write_timestamp
 from cdk.base.values import JsonObject, JsonSchema, JsonValue, as_object, kinds_of, properties_of
 from cdk.rest import path
-from cdk.sources.schema_check import misfits
+from cdk.sources.schema_check import mismatches
 from cdk.streams.count_cursor import CountCursor
 from cdk.streams.cursor import Cursor
 from cdk.streams.datetime_cursor import DatetimeCursor
@@ -243,7 +243,7 @@ def _distinct(schema: JsonSchema, name: str, part: str, number: int) -> JsonValu
 
 
 def _fits(choices: Choices, schema: JsonSchema) -> bool:
-    return not any(misfits(value, schema_at(schema, at)) for at, values in choices.items() for value in values)
+    return not any(mismatches(value, schema_at(schema, at)) for at, values in choices.items() for value in values)
 
 
 def put(record: JsonObject, path: Sequence[str], value: JsonValue) -> None:

@@ -150,7 +150,7 @@ class Executors:
     def _end(self, number: int, task: _Task | None) -> None:
         """A task has ended; None: it has died."""
         ended = self._tasks.pop(number)
-        usage = None if task is None or task.budgets.lost else task.budgets.spent()
+        usage = None if task is None or task.budgets.lost else task.budgets.usage()
         self._budgets.release(ended.share, usage, 0, [ended.stream])
         self._sent += [at for at in ended.calls if at <= self._now]
         if ended.first is not None:

@@ -19,7 +19,7 @@ NOW = NOON.timestamp()
 def calls(share: TaskShare, count: int) -> tuple[list[float], Mapping[str, BudgetUsage]]:
     """When a task may make so many calls, in seconds from noon, and what it spends so."""
     budgets = TaskBudgets(share)
-    return [budgets.slice_of("a", RATES).reserve(NOW) - NOW for _ in range(count)], budgets.spent()
+    return [budgets.slice_of("a", RATES).reserve(NOW) - NOW for _ in range(count)], budgets.usage()
 
 
 def leased(budgets: RunBudgets, tasks: int, *streams: int) -> TaskShare:

@@ -85,13 +85,13 @@ class Leases:
     def end(self, task: int) -> None:
         if self._tasks:
             share, budgets, stream = self._tasks.pop(task % len(self._tasks))
-            self._lanes.release(share, budgets.spent(), [stream])
+            self._lanes.release(share, budgets.usage(), [stream])
 
     def die(self, task: int) -> None:
         """What it waited for is not sent any more."""
         if self._tasks:
             share, budgets, stream = self._tasks.pop(task % len(self._tasks))
-            waits = [at for usage in budgets.spent().values() for at in usage.calls if at > self.now + 1e-5]
+            waits = [at for usage in budgets.usage().values() for at in usage.calls if at > self.now + 1e-5]
             for at in waits:
                 self.sent.remove(at)
             self._lanes.release(share, None, [stream])
@@ -194,7 +194,7 @@ def test_a_task_knows_what_was_spent_on_its_lanes_before_it_began() -> None:
     time = Time()
     now = NOON.timestamp()
     allocator = BudgetAllocator(time.clock)
-    allocator.spent({"a": BudgetUsage((now - 8, now - 5, now - 3, now - 1), period_seconds=10.0, limit=4, lanes=4)})
+    allocator.add_usage({"a": BudgetUsage((now - 8, now - 5, now - 3, now - 1), period_seconds=10.0, limit=4, lanes=4)})
     lanes = allocator.divide(2)
     first, second = (TaskBudgets(leased(lanes, tasks)).slice_of("a", [(4, 10.0)]) for tasks in (2, 1))
 
@@ -208,7 +208,7 @@ def test_a_task_knows_what_all_tasks_before_it_have_spent_on_its_lanes() -> None
     for _ in range(3):
         with sharing(leased(lanes)) as task:
             assert task.slice_of("a", [(3, 10.0)]).reserve(now) == now
-        lanes.release(task.share, task.spent())
+        lanes.release(task.share, task.usage())
 
     assert TaskBudgets(leased(lanes)).slice_of("a", [(3, 10.0)]).reserve(now) == now + 10
 
@@ -219,7 +219,7 @@ def test_an_api_that_allows_no_call_closes_later_tasks_too() -> None:
     rates: Rates = ((5, 10.0),)
     with sharing(leased(lanes, 2)) as first:
         first.slice_of("a", rates).close(NOON.timestamp() + 60)
-    lanes.release(first.share, first.spent())
+    lanes.release(first.share, first.usage())
 
     later = [TaskBudgets(leased(lanes, tasks)).slice_of("a", rates) for tasks in (2, 1)]
 
@@ -246,7 +246,7 @@ def test_what_is_left_is_divided_and_comes_back_when_the_api_counts_anew() -> No
     portion.reserve(1.0)
     portion.learn(1.0, 3, 20.0)
     assert [portion.reserve(2.0) for _ in range(3)] == [2.0, 20.0, 20.0]
-    assert portion.spent() == BudgetUsage((20.0, 20.0), renewed=20.0, period_seconds=60.0, limit=100, lanes=100)
+    assert portion.usage() == BudgetUsage((20.0, 20.0), renewed=20.0, period_seconds=60.0, limit=100, lanes=100)
 
 
 def test_calls_before_the_api_counted_anew_are_forgotten_by_all() -> None:
@@ -258,7 +258,7 @@ def test_calls_before_the_api_counted_anew_are_forgotten_by_all() -> None:
 def test_what_no_longer_counts_is_forgotten() -> None:
     time = Time()
     allocator = BudgetAllocator(time.clock)
-    allocator.spent({"a": BudgetUsage((NOON.timestamp(),), period_seconds=10.0)})
+    allocator.add_usage({"a": BudgetUsage((NOON.timestamp(),), period_seconds=10.0)})
 
     assert leased(allocator.divide(1)).spent["a"].calls == (NOON.timestamp(),)
     time.sleep(10)
@@ -322,7 +322,7 @@ def test_budgets_that_are_made_anew_in_each_task_count_together(kind: str, tasks
                 for number in range(5):
                     budgets[number % 2].acquire(USERS)
                     sent.append(machine.now.timestamp())
-            spent.append((share, mine.spent()))
+            spent.append((share, mine.usage()))
         for share, usage in spent:
             lanes.release(share, usage)
         now = max(machine.now for machine in machines)

@@ -36,7 +36,7 @@ from cdk.lake.arrow.columns import columns
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
 from cdk.lake.storage.folder import unwritable
 from cdk.rest.http.egress import Egress, limited
-from cdk.rest.limits.task_budgets import longest_wait
+from cdk.rest.limits.task_budgets import max_wait_seconds
 from cdk.state.stream_state import StreamState
 from cdk.sync.tasks.bundle_task import read_bundle, run_bundle
 from cdk.sync.tasks.interim_results import InterimResults
@@ -398,7 +398,7 @@ def test_what_was_handed_back_is_not_begun_where_there_turns_out_to_be_time(tmp_
     class Waiting(Late):
         def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
             # The first page may wait for its turn, and brings its task more time.
-            longest_wait()
+            max_wait_seconds()
             return super().read_page(slice, token)
 
     clock = Clock()

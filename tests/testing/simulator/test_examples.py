@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdk.base.values import Json
-from cdk.sources.schema_check import misfits
+from cdk.sources.schema_check import mismatches
 from cdk.testing.simulator.examples import example_of, inside
 
 LEAVES = st.one_of(
@@ -42,7 +42,7 @@ def nested(parts: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[s
 @given(st.recursive(LEAVES, nested, max_leaves=8), st.none() | st.integers(0, 9))
 def test_an_example_fits_its_schema(schema: Json, seed: int | None) -> None:
     value = example_of(schema, chance=None if seed is None else Random(seed))
-    assert misfits(value, schema) == []
+    assert mismatches(value, schema) == []
 
 
 @pytest.mark.parametrize(

@@ -204,11 +204,11 @@ class ValidateAdheresToSchema(AnyValidationStrategy):
             raise ManifestError(f"{where}: this is not a valid JSON Schema: {error}") from None
 
         def check(value: JsonValue) -> None:
-            misfit = validator.misfit(value)
-            if misfit is not None and isinstance(value, str):
-                misfit = validator.misfit(_parsed(value))
-            if misfit is not None:
-                raise ValueError(_mismatch(misfit))
+            mismatch = validator.mismatch(value)
+            if mismatch is not None and isinstance(value, str):
+                mismatch = validator.mismatch(_parsed(value))
+            if mismatch is not None:
+                raise ValueError(_mismatch(mismatch))
 
         return check
 
@@ -223,10 +223,10 @@ def _parsed(value: JsonValue) -> JsonValue:
     return parsed
 
 
-def _mismatch(misfit: "ValidationError") -> str:
+def _mismatch(mismatch: "ValidationError") -> str:
     """Return what does not match, without the value, which may be a secret."""
-    path, value, rule = misfit.absolute_path, misfit.instance, misfit.validator
-    expected: JsonValue = misfit.validator_value  # type: ignore[assignment] # unset only before it is raised
+    path, value, rule = mismatch.absolute_path, mismatch.instance, mismatch.validator
+    expected: JsonValue = mismatch.validator_value  # type: ignore[assignment] # unset only before it is raised
     location = f"{'.'.join(map(str, path))}: " if path else ""
     if rule == "required" and isinstance(expected, list) and isinstance(value, dict):
         missing = ", ".join(str(name) for name in expected if name not in value)
