@@ -47,7 +47,7 @@ def from_singer(document: Mapping[str, JsonValue], streams: Mapping[str, Stream]
             raise StateError(f"the source has no such stream{did_you_mean(name, streams)}", path=path)
         field = streams[name].cursor_field
         if field is None:
-            raise StateError("the stream has no cursor, so a bookmark says nothing to it", path=path)
+            raise StateError("the stream has no cursor, so it cannot start from a bookmark", path=path)
         if not isinstance(bookmark, Mapping):
             raise BadState(path, bookmark, "a map with replication_key_value")
         if partitions := bookmark.get("partitions"):
@@ -77,7 +77,7 @@ def from_dlt(document: Mapping[str, JsonValue], streams: Mapping[str, Stream]) -
         paths[name] = path
         field = streams[name].cursor_field
         if field is None:
-            raise StateError("the stream has no cursor, so a last value says nothing to it", path=path)
+            raise StateError("the stream has no cursor, so it cannot start from a last value", path=path)
         if not isinstance(cursors, Mapping) or not isinstance(incremental := cursors.get(field), Mapping):
             raise BadState(f"{path}.incremental", cursors, f"a map with {field!r}, the stream's cursor")
         if (value := incremental.get("last_value")) is not None:
@@ -114,7 +114,9 @@ def _partitions(items: JsonValue, field: str, path: str) -> Iterator[JsonValue]:
 def _cursor(bookmark: Mapping[str, JsonValue], field: str, path: str) -> Mapping[str, JsonValue]:
     """Return a bookmark as a cursor value. Refuses progress markers, which record an incomplete read out of order."""
     if "progress_markers" in bookmark:
-        raise BadState(path, "progress_markers", "a finished bookmark: finish the read there, or remove the markers")
+        raise BadState(
+            path, "progress_markers", "a finished bookmark: complete the read in Singer, or remove the markers"
+        )
     key, value = bookmark.get("replication_key", field), bookmark.get("replication_key_value", bookmark.get(field))
     if key != field:
         raise BadState(f"{path}.replication_key", key, f"{field!r}, the stream's cursor")

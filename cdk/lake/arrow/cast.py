@@ -19,7 +19,8 @@ _EXACT = 2**53
 def cast_batch(batch: pa.RecordBatch, to: pa.Schema) -> pa.RecordBatch:
     """Return `batch` with the columns of `to`, in their order; columns that it lacks are null.
 
-    Raises BugError: when it has a column that `to` lacks, or values that the new type cannot hold (see `unfit`).
+    Raises BugError: when it has a column that `to` lacks, or values that the new type cannot hold (see
+    `rounded_columns`).
     """
     if lost := [name for name in batch.schema.names if name not in to.names]:
         raise BugError(f"columns {', '.join(lost)} of a file are not in the schema it is to be written with")
@@ -36,7 +37,7 @@ def cast_batch(batch: pa.RecordBatch, to: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=to)
 
 
-def unfit(batch: pa.RecordBatch, to: pa.Schema) -> frozenset[str]:
+def rounded_columns(batch: pa.RecordBatch, to: pa.Schema) -> frozenset[str]:
     """Return the columns of `batch` that cannot be widened to `to`, because a double would round one of their integers.
 
     Pass them to `plan` as `exact`. A double holds every integer up to 2^53.

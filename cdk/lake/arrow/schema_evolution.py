@@ -74,7 +74,7 @@ class SchemaChange:
     """Undeclared columns that the kit cannot write; because of them, undeclared fields get no columns."""
 
 
-_OTHER_POLICIES = {Policy.EVOLVE: "evolve changes the table", Policy.DISCARD: "discard keeps it"}
+_OTHER_POLICIES = {Policy.EVOLVE: "evolve changes the table", Policy.DISCARD: "discard leaves it unchanged"}
 """The policies that an error recommends if they would accept the table."""
 
 
@@ -91,7 +91,8 @@ def plan_schema(
     """Plan the change of `table` (None: it does not exist yet) for the declared columns of its stream.
 
     met: undeclared fields, and the types that their values need; a field whose column belongs to another gets none.
-    exact: columns with numbers that a double would round, as `unfit` found them in the table's files; they become text.
+    exact: columns with numbers that a double would round, as `rounded_columns` found them in the table's files; they
+    become strings.
     Raises ConfigError, listing all differences: when the policy is freeze and the table would have to change, or when
     the table has a column that the kit cannot write.
     """

@@ -286,7 +286,7 @@ class StreamTable(PinnedTable):
         """
         self.guard.check([Use.WIDEN])
         layout = replace(self.layout(bounded), schema=planned(frozenset()))
-        layout = replace(layout, schema=planned(layout.unfit(self.files(), spread)))
+        layout = replace(layout, schema=planned(layout.rounded_columns(self.files(), spread)))
         files = layout.rewrite(self.files(), spread)
         with self.removing_if_changed(files):
             try:

@@ -11,7 +11,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from cdk.base.task_map import TaskMap
-from cdk.lake.arrow.cast import cast_batch, unfit
+from cdk.lake.arrow.cast import cast_batch, rounded_columns
 from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.table_rows import read_rows
 from cdk.lake.parquet.writer import DataFile, TableWriter
@@ -61,9 +61,9 @@ class TableLayout:
             writer.discard()
             raise
 
-    def unfit(self, files: Sequence[TableFile], spread: TaskMap) -> frozenset[str]:
+    def rounded_columns(self, files: Sequence[TableFile], spread: TaskMap) -> frozenset[str]:
         """Return the columns with a number, in some file, that a double would round."""
-        columns: list[frozenset[str]] = spread(partial(_unfit, self), files)
+        columns: list[frozenset[str]] = spread(partial(_rounded_columns, self), files)
         return frozenset().union(*columns)
 
     def rewrite(self, files: Sequence[TableFile], spread: TaskMap) -> list[DataFile]:
@@ -105,8 +105,8 @@ def _groups_by_size(files: Sequence[TableFile]) -> Iterator[list[TableFile]]:
     yield group
 
 
-def _unfit(layout: TableLayout, file: TableFile) -> frozenset[str]:
-    return frozenset().union(*(unfit(batch, layout.schema) for batch in layout.uncast_rows(file)))
+def _rounded_columns(layout: TableLayout, file: TableFile) -> frozenset[str]:
+    return frozenset().union(*(rounded_columns(batch, layout.schema) for batch in layout.uncast_rows(file)))
 
 
 def _joined(layout: TableLayout, group: Sequence[TableFile]) -> list[DataFile]:

@@ -222,7 +222,7 @@ class TableWriting:
         self._meet(met)
         if written:
             narrow = [_named(file) for file in present if self._differs(written[file.path])]
-            rounded = self._layout(staging).unfit(narrow, spread)
+            rounded = self._layout(staging).rounded_columns(narrow, spread)
             self._meet({field_of(self._columns.schema.field(name)): pa.string() for name in rounded})
         if self._widen(saved, spread):
             self.mode.prepare(spread)

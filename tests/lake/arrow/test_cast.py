@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cdk.base.errors import BugError
 from cdk.base.values import Json
-from cdk.lake.arrow.cast import cast_batch, unfit
+from cdk.lake.arrow.cast import cast_batch, rounded_columns
 from cdk.lake.arrow.columns import BIG_INTEGER, TIMESTAMP_NTZ, TIMESTAMP_UTC
 
 INT, DOUBLE, TEXT, BOOL, DATE = pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.date32()
@@ -130,7 +130,7 @@ def test_numbers_that_a_double_would_round_are_found_before(
     batch = pa.RecordBatch.from_arrays([pa.array([0, 1], INT), pa.array([None, value], old)], names=["other", "a"])
     schema = pa.schema([("other", DOUBLE), ("a", new), ("new", INT)])
 
-    assert unfit(batch, schema) == (frozenset() if fits else {"a"})
+    assert rounded_columns(batch, schema) == (frozenset() if fits else {"a"})
     if fits:
         assert cast_batch(batch, schema).num_rows == 2
     else:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import Json, Record
-from cdk.lake.arrow.cast import cast_batch, unfit
+from cdk.lake.arrow.cast import cast_batch, rounded_columns
 from cdk.lake.arrow.columns import (
     ADDITIONAL,
     BIG_INTEGER,
@@ -231,17 +231,21 @@ def test_freeze_names_every_difference_and_what_to_do() -> None:
         "column 'at' is date32[day] in the table, and timestamp[us, tz=UTC] in the schema; "
         "column 'name' is spelled 'Name' in the table, which cannot hold both; "
         "column 'new' is missing in the table, and struct<a: int64> in the schema. "
-        "Sync into another path, change the schema back, or choose another schema policy (discard keeps it)"
+        "Sync into another path, change the schema back, or choose another schema policy (discard leaves it unchanged)"
     )
 
 
 @pytest.mark.parametrize(
     ("column", "policy", "helps"),
     [
-        (("id", DOUBLE), FREEZE, "or choose another schema policy (evolve changes the table, discard keeps it)"),
-        (("ID", INT), FREEZE, "or choose another schema policy (discard keeps it)"),
-        (("ID", INT), Policy.EVOLVE, "or choose another schema policy (discard keeps it)"),
-        (("id", pa.binary()), Policy.EVOLVE, "or choose another schema policy (discard keeps it)"),
+        (
+            ("id", DOUBLE),
+            FREEZE,
+            "or choose another schema policy (evolve changes the table, discard leaves it unchanged)",
+        ),
+        (("ID", INT), FREEZE, "or choose another schema policy (discard leaves it unchanged)"),
+        (("ID", INT), Policy.EVOLVE, "or choose another schema policy (discard leaves it unchanged)"),
+        (("id", pa.binary()), Policy.EVOLVE, "or choose another schema policy (discard leaves it unchanged)"),
         ((META, TEXT), Policy.EVOLVE, "Sync into another path, or change the schema back"),
         ((META, TEXT), Policy.DISCARD, "Sync into another path, or change the schema back"),
     ],
@@ -352,7 +356,7 @@ def test_a_table_takes_any_schema_after_any_other_and_loses_no_value(
                 plan_schema(kept.schema, declared, EVOLVE)
             continue
         made = plan_schema(kept.schema, declared, EVOLVE)
-        made = plan_schema(kept.schema, declared, EVOLVE, exact=unfit(kept, made.schema))
+        made = plan_schema(kept.schema, declared, EVOLVE, exact=rounded_columns(kept, made.schema))
         rows = RecordBatchBuilder(made.columns, generation=1, room=made.room)
         batch = rows.batch(records)
         grown = with_columns(made.schema, rows.grown)
