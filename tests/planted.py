@@ -1515,8 +1515,8 @@ BUGS = [
     Bug(
         "a sync has the state choose how a stream is read",
         "sync/loop/slice_schedule",
-        "self._state = decoded(stream, state)",
-        "self._state = decoded(type('Same', (), {'migrate_state': lambda self, blob: blob, **{n: getattr(stream, n)"
+        "self._state = state_of(stream, state)",
+        "self._state = state_of(type('Same', (), {'migrate_state': lambda self, blob: blob, **{n: getattr(stream, n)"
         " for n in ('name', 'cursor_field', 'partition_field')}})(), state)",
         "tests/sync/loop/test_stream_sync.py",
     ),
@@ -2431,7 +2431,7 @@ BUGS = [
     Bug(
         "an overwrite goes on with its own rows alone",
         "lake/admin/edits",
-        "        if between and state == decoded(stream, saved.state):\n",
+        "        if between and state == state_of(stream, saved.state):\n",
         "        if between:\n",
         "tests/cli/state/test_command.py",
     ),

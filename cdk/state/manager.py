@@ -9,7 +9,7 @@ from cdk.base.values import JsonValue, Stored
 from cdk.protocol import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
 from cdk.state.stored_positions import is_same, with_entries
 from cdk.state.stream_state import StreamState
-from cdk.state.wire import Stateful, decode_migrated, encode
+from cdk.state.wire import Stateful, encode, state_of_current_form
 
 
 class ConnectorStateManager:
@@ -58,7 +58,7 @@ class ConnectorStateManager:
         """Return the state that a read of `stream` resumes from. Raises BadState naming the stream and the path."""
         blob = self._blobs.get(_descriptor(stream))
         migrated = stream.migrate_state(blob)
-        state = decode_migrated(stream, migrated)
+        state = state_of_current_form(stream, migrated)
         if migrated is blob:
             self._blobs[_descriptor(stream)] = with_entries(blob, exact=False)
         return state

@@ -79,10 +79,14 @@ def encode(
     that does not leaves the no-cursor message, so the next read starts again. exact: also write what only tables need,
     see above. With many partitions, `states` is a `PartitionEntries`, whose texts were made when each partition moved.
     """
-    if state.in_full:
-        unmarked = replace(state, in_full=False)
-        rest = encode(unmarked, incremental=incremental, resumable=resumable, cursor_field=cursor_field, exact=exact)
-        return {**rest, OWN_KEY: {**as_object(rest.get(OWN_KEY)), _IN_FULL: True}}
+    blob = _encode(state, incremental=incremental, resumable=resumable, cursor_field=cursor_field, exact=exact)
+    return {**blob, OWN_KEY: {**as_object(blob.get(OWN_KEY)), _IN_FULL: True}} if state.in_full else blob
+
+
+def _encode(
+    state: StreamState, *, incremental: bool, resumable: bool, cursor_field: str | None, exact: bool
+) -> JsonObject:
+    """Return the wire form without the mark of an initial full read."""
     positions, shares = state.positions, state.shares_cursor and WHOLE in state.positions
     if not (resumable or incremental or exact):
         return {NO_CURSOR: True}
@@ -148,16 +152,16 @@ def decode(
             raise BadState(path, blob, "a JSON object, or null for a stream that was never read")
 
 
-def decoded(stream: Stateful, blob: JsonValue, path: str = "") -> StreamState:
+def state_of(stream: Stateful, blob: JsonValue, path: str = "") -> StreamState:
     """Parse a stream's state, including old forms. path: where it was found, for errors. Raises BadState.
 
     A stream that can be read in several ways selects, from here on, the one that resumes from this state.
     """
-    return decode_migrated(stream, stream.migrate_state(blob), path)
+    return state_of_current_form(stream, stream.migrate_state(blob), path)
 
 
-def decode_migrated(stream: Stateful, blob: JsonValue, path: str = "") -> StreamState:
-    """Parse a stream's state of the current wire form, otherwise as `decoded`."""
+def state_of_current_form(stream: Stateful, blob: JsonValue, path: str = "") -> StreamState:
+    """Parse a stream's state of the current wire form, otherwise as `state_of`."""
     path = path or f"state of {stream.name}"
     return decode(blob, path=path, cursor_field=stream.cursor_field, partition_field=stream.partition_field)
 

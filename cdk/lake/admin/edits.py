@@ -21,7 +21,7 @@ from cdk.state.slice import WHOLE, Partition
 from cdk.state.stored_positions import StoredPositions
 from cdk.state.stream_state import StreamState
 from cdk.state.window import Window
-from cdk.state.wire import decode, decoded, encode
+from cdk.state.wire import decode, encode, state_of
 from cdk.streams.checkpoint.repeated_records import merged, moved
 from cdk.streams.cursor import Cursor
 from cdk.streams.state_check import check_fields, check_values
@@ -109,7 +109,7 @@ def import_state(
 
     of_another: it may be the state of another read than the one whose rows the table has.
     """
-    state = decoded(stream, blob)
+    state = state_of(stream, blob)
     check_values(stream, state)
     check_fields(stream, state)
     if saved.sync_mode == "incremental":
@@ -130,7 +130,7 @@ def _full_refresh_from(saved: TableState, state: StreamState, stream: Stream, wh
         )
     if traits_of(saved.write_mode).hidden_until_complete:
         between = not saved.complete and saved.state is not None
-        if between and state == decoded(stream, saved.state):
+        if between and state == state_of(stream, saved.state):
             return Change(what, saved, (), ("The stream is already at this position: nothing changes.",))
         why = f"What was read before is not in the table, and an {saved.write_mode} table has all rows of one read."
         return _from_start(what, saved, _waiting_rows(saved) if between and not of_another else why)
@@ -219,7 +219,7 @@ def _is_open(position: Position, stream: Stream) -> bool:
 def _decoded_state(saved: TableState, stream: Stream | None = None) -> StreamState:
     blob = saved.state
     if stream is not None:
-        return decoded(stream, blob)
+        return state_of(stream, blob)
     if isinstance(blob, Mapping) and "state_type" in blob:
         raise StateError("the state is a list of date ranges and has no partitions; reset the whole stream")
     return decode(blob)

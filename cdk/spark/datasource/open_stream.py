@@ -20,7 +20,7 @@ from cdk.sources.discovery import find_source
 from cdk.sources.manifests import manifest_source
 from cdk.spark.datasource.options import DataSourceOptions
 from cdk.state.stream_state import StreamState
-from cdk.state.wire import decoded
+from cdk.state.wire import state_of
 from cdk.streams.source import Source, named_stream
 from cdk.streams.stream import Stream
 
@@ -57,7 +57,7 @@ class OpenStream:
             config = prepared_config(raw, source, where, secrets)
             stream = named_stream(source.open(config), options.stream, "option stream")
             config_secrets = any(secret_values(source.config_schema, raw))
-            state, concurrency = decoded(stream, options.state, "option state"), source.concurrency(config)
+            state, concurrency = state_of(stream, options.state, "option state"), source.concurrency(config)
             return cls(stream, secrets, state, config_secrets, tokens, concurrency)
 
 

@@ -17,7 +17,7 @@ from cdk.rest.http_stream import HttpStream
 from cdk.state.position import Done, Edge
 from cdk.state.slice import WHOLE, Partition
 from cdk.state.window import Window
-from cdk.state.wire import decoded
+from cdk.state.wire import state_of
 from cdk.streams.stream import Stream
 from cdk.sync.loop.resume import resume_point
 from cdk.sync.loop.slice_schedule import SliceSchedule
@@ -173,7 +173,7 @@ class PlannedRead(StreamLook):
         """Plan slice after slice, as if each was read to its end at once and had a record there."""
         stream, partitions = self.plan.stream, set[Partition]()
         schedule = SliceSchedule(stream, self.state, single=False, check=lambda _: None)
-        known = decoded(stream, self.state).positions
+        known = state_of(stream, self.state).positions
         while not (ended := schedule.plan_end()) and self.slices < most:
             slice = schedule.next()
             assert slice is not None

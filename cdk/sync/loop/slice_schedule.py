@@ -10,7 +10,7 @@ from cdk.base.values import JsonValue
 from cdk.lake.delta.receipt import RecordCounts
 from cdk.rest.auth.tokens import EndedToken
 from cdk.state.slice import Slice
-from cdk.state.wire import decoded, encode
+from cdk.state.wire import encode, state_of
 from cdk.streams.checkpoint.reader import CheckpointReader
 from cdk.streams.stream import Stream
 from cdk.sync.reports.counts import counted
@@ -41,7 +41,7 @@ class SliceSchedule:
         """
         self._stream, self._single, self._check = stream, single, check
         self._compares_first = compares_first
-        self._state = decoded(stream, state)
+        self._state = state_of(stream, state)
         self._reader: CheckpointReader = stream.checkpoint_reader(self._state)
         if refreshes:
             self._reader.skip_finished()

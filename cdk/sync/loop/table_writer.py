@@ -27,7 +27,7 @@ from cdk.lake.parquet.table_files import TableFile, lost_files
 from cdk.lake.parquet.table_rows import schema_of
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
-from cdk.state.wire import decoded
+from cdk.state.wire import state_of
 from cdk.sync.loop.resume import is_refreshed
 from cdk.sync.loop.table_fit import (
     bounded_columns,
@@ -333,7 +333,7 @@ def import_into_table(admin: Admin, plan: StreamPlan, blob: JsonValue, *, replac
         if admin.dry:
             return EditResult(location.name, change)
         table = TableWriting(plan, OpenTables(admin.pipeline)).table
-    elif not decoded(plan.stream, blob).positions:
+    elif not state_of(plan.stream, blob).positions:
         check_owner(table, plan, admin.pipeline)
     elif table.others and (text := rows_of_others(table, plan, admin.pipeline)):
         change = replace(change, consequences=(f"{text[0].upper()}{text[1:]}.", *change.consequences))
