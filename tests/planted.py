@@ -64,7 +64,7 @@ BUGS = [
     Bug(
         "a stream that resumes nowhere is not said to go on",
         "cli/sync/display",
-        "if all(report.begins_anew for report in reports if report.status is Status.INTERRUPTED):",
+        "if all(report.nothing_to_resume for report in reports if report.status is Status.INTERRUPTED):",
         "if False:",
     ),
     Bug(
@@ -2036,7 +2036,7 @@ BUGS = [
     Bug(
         "beside a stream that a limit keeps from its end the others are read again",
         "sync/loop/runner",
-        "return came_nearer and any(",
+        "return made_progress and any(",
         "return any(",
         "tests/worlds/test_limited_streams.py",
     ),
@@ -2571,8 +2571,8 @@ BUGS = [
     Bug(
         "a restored table is read again",
         "sync/loop/skip_windows",
-        "table.state_version == table.rows_state_version == self._stood",
-        "table.state_version == self._stood",
+        "table.state_version == table.rows_state_version == self._logged_states",
+        "table.state_version == self._logged_states",
     ),
     Bug(
         "a window that was read is redundant though another one was interrupted since",

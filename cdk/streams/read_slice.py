@@ -154,7 +154,7 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
                         yield finish(records, None)
                     position = None if token is None else _position(stream, slice, token, item)
                     if repeated and not stream.primary_key:
-                        warning, repeated = warning or _came_again(repeated), 0
+                        warning, repeated = warning or _repeated_records_warning(repeated), 0
                     own, warning = _own_list(page_records, repeated), warning and f"{stream.name}: {warning}"
                     page = finish(own, position, warning, doubt=doubt, followed=token is not None)
                     if moved or repeated or item.runs_job:
@@ -190,7 +190,7 @@ def _position(stream: Stream, slice: Slice, token: Mapping[str, Stored], page: P
     return Checkpoint(cursor, trail=page.trail, listing=listing, paging=paging)
 
 
-def _came_again(repeated: int) -> str:
+def _repeated_records_warning(repeated: int) -> str:
     return (
         f"a page starts with the last {repeated:,} records of the previous one: others were added to the list while "
         "its pages were read, so these are duplicated. Declare a primary key, and each is read once"

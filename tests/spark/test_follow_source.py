@@ -703,7 +703,7 @@ def test_too_many_requests_to_remember_fail_the_stream_and_commit_nothing(lake: 
     report = replace(lake, state={"max_checkpoint_state_size": 100}).sync()
 
     assert report.failure is not None
-    assert "the limit is 100" in report.failure.message
+    assert "expected at most 100; " in report.failure.message
     assert lake.rows() == []
 
 

@@ -176,7 +176,8 @@ class Display:
                 f"{report.sync_mode}, {report.write_mode}",
                 *(f"{n:,}" for n in (report.read, report.written, report.skipped, report.total)),
                 Text(
-                    f"{mark} {report.outcome}{', resumed' if report.resumed and not report.begins_anew else ''}", colour
+                    f"{mark} {report.outcome}{', resumed' if report.resumed and not report.nothing_to_resume else ''}",
+                    colour,
                 ),
             )
         console.print(table)
@@ -233,13 +234,13 @@ _CASTS = (
 
 
 def _notes(report: StreamReport) -> Iterator[str]:
-    if report.begins_anew:
+    if report.nothing_to_resume:
         yield (
             "nothing of it is committed, for it was interrupted before its first checkpoint, or has none. If it gets "
             "no further each time, give it a longer limit; a manifest's stream without a cursor resumes where it "
             "overwrites its table, or has a primary key (append_dedup)"
         )
-    if report.ends_in_list:
+    if report.ended_while_listing:
         yield (
             "none of its partitions was read, for it was interrupted while they were listed. If it gets no further "
             "each time, give it a longer limit"
@@ -264,10 +265,10 @@ def _notes(report: StreamReport) -> Iterator[str]:
 
 def _resumption(reports: Sequence[StreamReport]) -> str:
     """What the next sync does after an interrupted one, in words."""
-    names = ", ".join(report.name for report in reports if report.begins_anew)
+    names = ", ".join(report.name for report in reports if report.nothing_to_resume)
     if not names:
         return "what was read is committed, the next sync goes on there"
-    if all(report.begins_anew for report in reports if report.status is Status.INTERRUPTED):
+    if all(report.nothing_to_resume for report in reports if report.status is Status.INTERRUPTED):
         return f"the next sync begins {names} anew"
     return f"what was read is committed, the next sync goes on there, but begins {names} anew"
 

@@ -106,7 +106,7 @@ class StoredLayer:
     def get(self, key: str, default: T) -> str | T | None:
         if "texts" in self.__dict__:
             return self.texts.get(key, default)
-        firsts, blocks = self._sought
+        firsts, blocks = self._loaded_index
         number = bisect_right(firsts, key) - 1
         if number < 0:
             return default
@@ -115,7 +115,7 @@ class StoredLayer:
         return self._blocks[number].get(key, default)
 
     def sorted_from(self, key: str, *, back: bool = False) -> Iterator[tuple[str, str | None]]:
-        firsts, blocks = self._sought
+        firsts, blocks = self._loaded_index
         number = max(0, bisect_right(firsts, key) - 1)
         for block in reversed(blocks[: number + 1]) if back else blocks[number:]:
             items = [(each, text) for each, text in self._block(block).items() if (each < key) is back]
@@ -125,7 +125,7 @@ class StoredLayer:
         return self._unpacked(block, self._read(block.offset, block.size))
 
     @cached_property
-    def _sought(self) -> tuple[list[str], list[_Block]]:
+    def _loaded_index(self) -> tuple[list[str], list[_Block]]:
         size, data = _FIRST, self._read(0, _FIRST)
         while b"\n" not in data and len(data) == size:
             size *= 4

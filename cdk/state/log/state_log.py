@@ -117,7 +117,7 @@ class StateLog:
         placed = self.placed(slots, seq, parent)
         record = self._record(seq, parent, placed, status=status, run=run or {}, effects=effects, first=first)
         self._create(record)
-        if self._came_late(record):
+        if self._number_was_reused(record):
             self.store.drop(self.key, [seq], [])
             raise self._conflict(seq)
         return record
@@ -195,7 +195,7 @@ class StateLog:
                 raise self._conflict(record.seq)
             return
 
-    def _came_late(self, record: StateRecord) -> bool:
+    def _number_was_reused(self, record: StateRecord) -> bool:
         """Whether the number was free only because its record was removed while this run was paused and others ran.
 
         Old records are removed oldest first, so in that case the one before ours is missing as well. The first record

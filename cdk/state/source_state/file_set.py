@@ -217,13 +217,17 @@ def _by_number(file: SourceFile) -> _Key:
     return (*(int(part) if i % 2 else part for i, part in enumerate(parts)), -1, file.path)
 
 
-def _by_moment(file: SourceFile) -> _Key:
+def _by_timestamp(file: SourceFile) -> _Key:
     if file.modified is None:
         raise FatalError("the listing has no timestamp of the last change; choose an order by names", path=file.path)
     return (file.modified, file.path)
 
 
-_KEYS: Mapping[Order, Callable[[SourceFile], _Key]] = {"name": _by_name, "natural": _by_number, "modified": _by_moment}
+_KEYS: Mapping[Order, Callable[[SourceFile], _Key]] = {
+    "name": _by_name,
+    "natural": _by_number,
+    "modified": _by_timestamp,
+}
 
 
 def _json(file: SourceFile) -> dict[str, object]:

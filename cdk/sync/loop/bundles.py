@@ -302,7 +302,7 @@ class Bundles:
         queue.turn = next(self._turns)
         if queue.kind is BundleKind.IN_ORDER:
             if not queue.wave:
-                self._deal_wave(queue, tasks)
+                self._start_wave(queue, tasks)
             return self._bundle(queue.wave.popleft(), queue)
         # The waiting slices are divided among all idle tasks.
         size = min(queue.bundle_size, math.ceil(len(queue.waiting) / (tasks if len(ready) == 1 else 1)))
@@ -313,7 +313,7 @@ class Bundles:
         begins = bool(queue.waiting) and not (queue.kind is BundleKind.IN_ORDER and self._tasks_of(queue))
         return (begins or bool(queue.wave)) and self._free_threads(queue.stream) > 0
 
-    def _deal_wave(self, queue: _Queue, tasks: int) -> None:
+    def _start_wave(self, queue: _Queue, tasks: int) -> None:
         """Deal the first waiting slices to `tasks` tasks in turn, so that each gets early and late ones."""
         waiting = list(queue.waiting)
         wave, rest = waiting[: queue.bundle_size * tasks], waiting[queue.bundle_size * tasks :]
@@ -381,7 +381,7 @@ class Bundles:
         """Forget a bundle for which no task was started."""
         self._running.remove(bundle)
 
-    def go_on(self, bundle: Bundle, numbers: Collection[int], threads: int) -> Bundle:
+    def continue_with(self, bundle: Bundle, numbers: Collection[int], threads: int) -> Bundle:
         """Return the part of a bundle that continues after an interim result: the slices with these numbers."""
         slices = [planned for planned in bundle.slices if planned.number in numbers]
         rest = replace(bundle, slices=slices, threads=threads, first_threads=len(slices), handed_over=True)

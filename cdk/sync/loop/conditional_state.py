@@ -102,13 +102,13 @@ class ConditionalState(ReadCondition):
         self.single_slice = removal is not None or plan.traits.hidden_until_complete
         self._changed, self._ended = False, 0
         self._selection = _selection(plan, followed, removal)
-        self._asked: dict[str, Validators | None] = {}
+        self._requested: dict[str, Validators | None] = {}
         self._earlier: Mapping[str, Validators] = {}
         if before is not None and before.source is not None:
             value, earlier = self._read(before)
             if resumed:
                 # Slices of this generation were requested already. If one is requested again, a person has reset it.
-                self._asked, self._earlier = dict(value), earlier
+                self._requested, self._earlier = dict(value), earlier
             elif before.complete:
                 self._earlier = value
         options = followed.options
@@ -121,7 +121,7 @@ class ConditionalState(ReadCondition):
         self._ended += 1
         self._changed |= result is None or not result.unchanged
         if result is not None and result.request is not None:
-            self._asked[result.request] = result.validators
+            self._requested[result.request] = result.validators
 
     def waits(self, *, finished: bool) -> bool:
         return not (self._resumed or self._changed or (finished and not self._ended))
@@ -139,20 +139,20 @@ class ConditionalState(ReadCondition):
             "after": after,
             "selection": self._selection,
         }
-        earlier = {request: known for request, known in self._earlier.items() if request not in self._asked}
+        earlier = {request: known for request, known in self._earlier.items() if request not in self._requested}
         if not (finished or self.single_slice) and earlier:
             document["earlier"] = to_value(earlier).value
         if (size := len(to_json(document))) > self._most:
             raise StateTooLarge(
-                f"the validators of {len(self._asked):,} requests need {size:,} bytes, the limit is {self._most:,}; "
-                "leave follow_source out, or raise state.max_checkpoint_state_size",
+                f"the validators of {len(self._requested):,} requests need {size:,} bytes, expected at most "
+                f"{self._most:,}; leave follow_source out, or raise state.max_checkpoint_state_size",
                 stream=self._stream,
             )
         return replace(saved, source=document)
 
     @property
     def _known(self) -> Mapping[str, Validators]:
-        return {request: known for request, known in self._asked.items() if known is not None}
+        return {request: known for request, known in self._requested.items() if known is not None}
 
     def _read(self, before: TableState) -> tuple[Mapping[str, Validators], Mapping[str, Validators]]:
         """Return the validators of this generation's requests and of the others; both empty if they do not count."""

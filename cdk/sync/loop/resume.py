@@ -71,7 +71,7 @@ def resume_point(
     return TableState(sync_mode, write_mode, sync, number, refreshing=refreshing, records=records), False
 
 
-def asks_again(before: TableState | None, saved: TableState) -> bool:
+def continues_completed_read(before: TableState | None, saved: TableState) -> bool:
     """Whether an incremental sync that starts from `saved` reads what is new since a completed read."""
     if before is None or not before.complete:
         return False
@@ -104,7 +104,7 @@ def warn_of_modes(plan: StreamPlan, before: TableState | None) -> None:
         )
 
 
-def with_beginning(plan: StreamPlan, saved: TableState, *, started: datetime | None, resumed: bool) -> TableState:
+def with_read_start(plan: StreamPlan, saved: TableState, *, started: datetime | None, resumed: bool) -> TableState:
     """Return the state with the start time and window of its read: those of this sync, unless it resumes one.
 
     started: start of this sync; None if unknown. resumed: the state is that of an earlier sync.
@@ -114,7 +114,7 @@ def with_beginning(plan: StreamPlan, saved: TableState, *, started: datetime | N
     return replace(saved, started_at=None if started is None else started.isoformat(), window=plan.window)
 
 
-def with_start(plan: StreamPlan, saved: TableState) -> TableState:
+def with_cursor_start(plan: StreamPlan, saved: TableState) -> TableState:
     """Return the state with the start of the stream's cursor, its lookback, and the fingerprint of its request.
 
     Warns if the state was saved with a later start, because the time between the two is not read; with a shorter

@@ -194,7 +194,7 @@ class SyncRunner:
         current = {} if self._activities is None else self._activities.current()
         return {name: replace(doing, why=self._facts.mask(doing.why)) for name, doing in current.items()}
 
-    def _let_tasks_note(self, target: Folder) -> None:
+    def _prepare_activities(self, target: Folder) -> None:
         """Create a local folder in which tasks that can access this disk note what they are doing."""
         self._activities, folder = activities(), target.local_path / f"{self._pipeline.name}.live"
         with suppress(OSError):
@@ -227,21 +227,23 @@ class SyncRunner:
 
         Raises ConfigError as `run` does; the failure of a stream is in its preview.
         """
-        return self._look(Preview, most)
+        return self._look_ahead(Preview, most)
 
     def plan(self, most: int) -> Iterator[PlannedRead]:
         """Yield, per stream, what a sync would read, counting up to `most` slices; see `preview`."""
-        return self._look(PlannedRead, most)
+        return self._look_ahead(PlannedRead, most)
 
-    def _look(self, kind: Callable[[StreamPlan], Look], most: int) -> Iterator[Look]:
+    def _look_ahead(self, kind: Callable[[StreamPlan], Look], most: int) -> Iterator[Look]:
         with self._one_run():
             run, check = current_run(), self._workers.check
-            return look_ahead(kind, self._looked[1], self._pipeline, self._tables, most=most, run=run, check=check)
+            return look_ahead(
+                kind, self._redundant_and_due[1], self._pipeline, self._tables, most=most, run=run, check=check
+            )
 
     def notes(self) -> Iterator[str]:
         """Yield what a sync would do besides reading, one line each. Raises what `preview` raises."""
-        yield from self._unfilled
-        redundant, due = self._looked
+        yield from self._notes_of_orphaned_tables
+        redundant, due = self._redundant_and_due
         for name, report in redundant.items():
             yield f"{name}: redundant, {report.window} was read before; a sync would not read it"
         for plan in due:
@@ -255,10 +257,10 @@ class SyncRunner:
         """Open a run scope whose rotated tokens are stored in the target, even if nothing else is written."""
         with RunScope(shared={Interruption: self._interruption}).working():
             tokens = run_tokens()
-            tokens.store, tokens.learn = TokenFiles(self._target), self._hide
+            tokens.store, tokens.learn = TokenFiles(self._target), self._learn_secret
             yield tokens
 
-    def _hide(self, secret: str) -> None:
+    def _learn_secret(self, secret: str) -> None:
         self._own.add(secret)
         self._learn(secret)
 
@@ -272,7 +274,7 @@ class SyncRunner:
         return tuple(self._source.open(self._pipeline.config))
 
     @property
-    def _unfilled(self) -> Iterator[str]:
+    def _notes_of_orphaned_tables(self) -> Iterator[str]:
         """Notes about tables whose streams the source no longer has."""
         names = {full_name(stream) for stream in self._streams}
         for location in unfilled(self._target, self._pipeline.name, names):
@@ -300,7 +302,7 @@ class SyncRunner:
         return SkipWindows(self._pipeline, options, secrets=self._secrets, started=self._facts.started)
 
     @cached_property
-    def _looked(self) -> tuple[Mapping[str, StreamReport], Sequence[StreamPlan]]:
+    def _redundant_and_due(self) -> tuple[Mapping[str, StreamReport], Sequence[StreamPlan]]:
         """The redundant streams with their reports, and the plans of the streams that a sync reads."""
         plans = self._planned[1]
         return ({}, plans) if self._windows is None else self._windows.look(plans, self._tables)
@@ -308,14 +310,14 @@ class SyncRunner:
     def _run(self) -> None:
         target, planned = self._planned
         log = open_log(self._pipeline, self._secrets, self._clock)
-        redundant, plans = self._looked
+        redundant, plans = self._redundant_and_due
         opened: dict[str, Running] = {name: NotRead(report) for name, report in redundant.items()}
 
         def report() -> list[StreamReport]:
             return [opened[plan.name].current_report for plan in planned if plan.name in opened]
 
         self._facts, self._reports = replace(self._facts, target=str(target)), report
-        for note in self._unfilled:
+        for note in self._notes_of_orphaned_tables:
             logger.warning("%s", note)
         if not plans:
             return
@@ -329,7 +331,7 @@ class SyncRunner:
                 with self._lineage([(plan, opened[plan.name]) for plan in plans]):
                     self._watch(report(), 0)
                     if runs:
-                        self._let_tasks_note(target)
+                        self._prepare_activities(target)
                         workers = self._start_workers(target, plans)
                         loop = TaskLoop(self._pipeline, runs, workers, lambda seconds: self._watch(report(), seconds))
                         self._facts = replace(self._facts, readers=loop.readers)
@@ -431,5 +433,5 @@ def _has_rest(runs: Sequence[StreamSync]) -> bool:
     Only if this run made progress towards the sync's end: otherwise, completed streams would never be read again beside
     a stream that a limit keeps from reaching its end each time.
     """
-    came_nearer = any(run.report.came_nearer for run in runs if not run.was_completed)
-    return came_nearer and any(run.interrupted for run in runs)
+    made_progress = any(run.report.made_progress for run in runs if not run.was_completed)
+    return made_progress and any(run.interrupted for run in runs)

@@ -51,8 +51,8 @@ class SkipWindows:
                 path="skip_redundant_runs",
             )
         self._handled = options.handled(ignore_old_state=pipeline.state.ignore_old_state)
-        self._looked: dict[str, RedundantRunSkipHandler] = {}
-        self._stood: Mapping[str, int] = {}
+        self._handlers: dict[str, RedundantRunSkipHandler] = {}
+        self._logged_states: Mapping[str, int] = {}
 
     def look(
         self, plans: Sequence[StreamPlan], tables: OpenTables
@@ -63,9 +63,9 @@ class SkipWindows:
         """
         redundant, due = dict[str, StreamReport](), list[StreamPlan]()
         with self._run(writes=False) as run:
-            self._stood = {} if run.session.head is None else dict(_stood(run.session.head.effects))
+            self._logged_states = {} if run.session.head is None else dict(_logged_states(run.session.head.effects))
             for stream_plan in plans:
-                handler = self._looked[stream_plan.name] = self._handler(run, stream_plan)
+                handler = self._handlers[stream_plan.name] = self._handler(run, stream_plan)
                 planned = handler.plan(self._options.start_time, self._options.end_time)
                 start, end = planned.requested.start.isoformat(), planned.requested.end.isoformat()
                 plan = replace(stream_plan, window={"selection": handler.selection, "start": start, "end": end})
@@ -83,7 +83,7 @@ class SkipWindows:
         """
         reads, news = [], False
         for plan in plans:
-            table, handler = tables.existing(plan.location), self._looked[plan.name]
+            table, handler = tables.existing(plan.location), self._handlers[plan.name]
             saved, moved = None if table is None else table.saved, self._is_moved(plan, table)
             reads.append((plan, saved, moved))
             news |= self._propose(handler, saved, moved=moved)
@@ -137,11 +137,11 @@ class SkipWindows:
         # A lost state becomes the stream's own error when it is read.
         if table is None or (saved := table.saved) is None:
             return None
-        stands = table.state_version == table.rows_state_version == self._stood.get(plan.name)
+        redundant = table.state_version == table.rows_state_version == self._logged_states.get(plan.name)
         if not saved.complete:
             of_another = saved.window is not None and saved.window != plan.window
-            stands = plan.name in self._stood and of_another and not self._is_moved(plan, table)
-        if not stands:
+            redundant = plan.name in self._logged_states and of_another and not self._is_moved(plan, table)
+        if not redundant:
             return None
         return StreamReport(
             plan.name,
@@ -154,14 +154,14 @@ class SkipWindows:
 
     def _is_moved(self, plan: StreamPlan, table: StreamTable | None) -> bool:
         """Whether a table's state differs from the one in the log for another reason than that a sync continued it."""
-        if (stood := self._stood.get(plan.name)) is None:
+        if (logged := self._logged_states.get(plan.name)) is None:
             return False
-        if table is None or table.restored or stood not in table.states:
+        if table is None or table.restored or logged not in table.states:
             return True
-        if stood == table.state_version:
+        if logged == table.state_version:
             return False
         log = commits(plan.root, plan.location.app(self._pipeline.name), table.version)
-        return any(commit.note for commit in takewhile(lambda commit: commit.state != stood, log))
+        return any(commit.note for commit in takewhile(lambda commit: commit.state != logged, log))
 
     @contextmanager
     def _run(self, *, writes: bool, sync: str = "") -> Iterator[StatefulRun]:
@@ -190,7 +190,7 @@ class SkipWindows:
         return RedundantRunSkipHandler(run, plan.name, selection=selection)
 
 
-def _stood(effects: Sequence[JsonValue]) -> Iterator[tuple[str, int]]:
+def _logged_states(effects: Sequence[JsonValue]) -> Iterator[tuple[str, int]]:
     """Yield each stream with the marker that its table had according to the log."""
     for effect in effects:
         match effect:

@@ -121,7 +121,7 @@ class SliceSchedule:
         elif progress.wasted_token is not None:
             self._wasted_tokens[progress.wasted_token.digest] = progress.wasted_token
             if len(self._wasted_tokens) >= _MOST_WASTED_TOKENS:
-                failure = Failure.of(_begins_again(slice, [*self._wasted_tokens.values()]))
+                failure = Failure.of(_tokens_too_short(slice, [*self._wasted_tokens.values()]))
         if failure is not None and failure.final:
             self.final_failure = self.final_failure or failure
         if unfinished:
@@ -164,7 +164,7 @@ class SliceSchedule:
         return encode(self._state, incremental=stream.incremental, cursor_field=stream.cursor_field, exact=True)
 
 
-def _begins_again(slice: Slice, tokens: Sequence[EndedToken]) -> CredentialsError:
+def _tokens_too_short(slice: Slice, tokens: Sequence[EndedToken]) -> CredentialsError:
     lasted = ", ".join(f"{token.lasted_seconds:.0f}" for token in tokens)
     return CredentialsError(
         f"{slice}: found {len(tokens)} access tokens in a row that expired, or that the API refused, after {lasted} "

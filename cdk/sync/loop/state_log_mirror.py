@@ -94,7 +94,7 @@ def mirroring(
     locations = [plan.location for plan in plans]
     if pipeline.state.ignore_old_state:
         for location in locations:
-            _begin_anew(location, tables, sync)
+            _reset_once(location, tables, sync)
     if log is None:
         yield
         return
@@ -133,7 +133,7 @@ def mirror_states(
         session.commit(status, [*unchanged, *effects.values()] if moved or ends else [])
 
 
-def _begin_anew(location: StreamLocation, tables: OpenTables, sync: str) -> None:
+def _reset_once(location: StreamLocation, tables: OpenTables, sync: str) -> None:
     """Reset a stream's state, unless this sync did so before it was interrupted."""
     table = tables.existing(location)
     if table is None or table.state_version is None or (table.saved is not None and table.saved.sync == sync):

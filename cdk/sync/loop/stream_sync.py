@@ -28,7 +28,14 @@ from cdk.state.slice import Slice
 from cdk.streams.read_slice import PageWarnings
 from cdk.streams.stream import Stream
 from cdk.sync.loop.conditional_state import FollowSettings
-from cdk.sync.loop.resume import asks_again, is_refreshed, resume_point, warn_of_modes, with_beginning, with_start
+from cdk.sync.loop.resume import (
+    continues_completed_read,
+    is_refreshed,
+    resume_point,
+    warn_of_modes,
+    with_cursor_start,
+    with_read_start,
+)
 from cdk.sync.loop.slice_schedule import SliceSchedule
 from cdk.sync.loop.stale_removal import AS_THE_PLATFORM_SAYS, RemovalRequest
 from cdk.sync.loop.stream_commit import CommitOutcome, FileLosses, StreamCommit
@@ -77,11 +84,11 @@ class StreamSync:
         check_owner(self.table, plan, tables.pipeline)
         warn_of_modes(plan, before)
         saved, resumed = resume_point(plan, before, sync, lambda: self.table.others.generation)
-        self._completed = before if completed and asks_again(before, saved) else None
+        self._completed = before if completed and continues_completed_read(before, saved) else None
         if saved.state is not None:
             warn_of_removed_rows(self.table, plan)
-        self._beginning = partial(with_beginning, plan, started=started)
-        self.saved = replace(with_start(plan, self._beginning(saved, resumed=resumed)), keys=self._writing.keys)
+        self._beginning = partial(with_read_start, plan, started=started)
+        self.saved = replace(with_cursor_start(plan, self._beginning(saved, resumed=resumed)), keys=self._writing.keys)
         if self._writing.refreshes_keys:
             removal = RemovalRequest(AS_THE_PLATFORM_SAYS)
         self._commits = StreamCommit(plan, self._writing, check, followed, removal)
@@ -329,7 +336,7 @@ class StreamSync:
         if self.report.status is Status.DONE or self._refused:
             return
         if self._schedule.restarted and self.saved.pending:
-            self._begin_anew(files)
+            self._restart(files)
             return
         try:
             self._commit(files, spread)
@@ -350,7 +357,7 @@ class StreamSync:
         """
         self._losses.note(FilesMissing([path], 1, stream=self.stream.name, path=str(self.target.root)))
 
-    def _begin_anew(self, files: Sequence[DataFile]) -> None:
+    def _restart(self, files: Sequence[DataFile]) -> None:
         """Abandon a generation that would contain duplicate rows, delete the files for it, and start over.
 
         A source whose page tokens expire between two tasks would refuse them every time, so from now on each slice is

@@ -344,7 +344,7 @@ def check_key(plan: StreamPlan, table: StreamTable, key: Identity | None, planne
         return
     _check_key_types(plan, table, key, planned)
     known = {f"the pipeline {name!r} has": keys for name, keys in table.others.keys.items()}
-    if table.saved is not None and table.saved.state is not None and not _begins_anew(plan, table.saved):
+    if table.saved is not None and table.saved.state is not None and not _starts_complete_read(plan, table.saved):
         known["the table has"] = table.saved.keys
     for who, keys in known.items():
         if not set(keys) <= set(key.keys):
@@ -372,7 +372,7 @@ def _check_key_types(plan: StreamPlan, table: StreamTable, key: Identity, planne
         )
 
 
-def _begins_anew(plan: StreamPlan, saved: TableState) -> bool:
+def _starts_complete_read(plan: StreamPlan, saved: TableState) -> bool:
     """Whether the sync starts a complete read, instead of resuming one."""
     newer = plan.generation is not None and plan.generation > saved.generation
     if plan.sync_mode == "incremental":

@@ -283,7 +283,7 @@ class TaskLoop:
         unfinished = {number: planned for number, planned in task.slices.items() if number in result.unfinished}
         started = len({*result.unfinished, *(item.number for item in result.progress)})
         self._bundles.ended(task.bundle, started, self._clock() - task.started, result.concurrency)
-        bundle = self._bundles.go_on(task.bundle, result.unfinished, result.threads)
+        bundle = self._bundles.continue_with(task.bundle, result.unfinished, result.threads)
         self.readers.add(task.workers, result.progress, ended=not result.unfinished)
         for n in task.targets:
             if result.vanished:

@@ -89,7 +89,7 @@ class StreamReport:
         return self.sync_mode == "full_refresh" and traits_of(self.write_mode).repeats_rows
 
     @property
-    def came_nearer(self) -> bool:
+    def made_progress(self) -> bool:
         """Whether the run made progress towards an end that the stream reaches, however often it is interrupted.
 
         An interrupted incremental read may never reach one, because it asks partitions for new records again.
@@ -98,7 +98,7 @@ class StreamReport:
         return self.status is Status.DONE or (ends and bool(self.completed_slices or self.read))
 
     @property
-    def begins_anew(self) -> bool:
+    def nothing_to_resume(self) -> bool:
         """Whether it was interrupted before it reached a position, so that the next sync has nothing to resume from."""
         return (
             self.status is Status.INTERRUPTED
@@ -107,7 +107,7 @@ class StreamReport:
         )
 
     @property
-    def ends_in_list(self) -> bool:
+    def ended_while_listing(self) -> bool:
         """Whether it was interrupted before its first slice, while its partitions were being listed."""
         return self.status is Status.INTERRUPTED and not self.planned and self.http.requests > 0
 

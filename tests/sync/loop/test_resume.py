@@ -16,7 +16,7 @@ from cdk.lake.storage.folder import LocalFolder
 from cdk.lake.storage.object_store import folder_at
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop import runner as runner_module
-from cdk.sync.loop.resume import resume_point, warn_of_modes, with_start
+from cdk.sync.loop.resume import resume_point, warn_of_modes, with_cursor_start
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.workers import Workers
@@ -283,12 +283,12 @@ def test_a_state_of_other_requests_is_warned_of_once(
     def plan(status: str | None) -> StreamPlan:
         return StreamPlan(Filtered({"status": status}), folder_at("t", {}), "incremental", "append")
 
-    saved = replace(with_start(plan("open"), INC_DONE), state={"at": "2024-01-02T00:00:00Z"})
+    saved = replace(with_cursor_start(plan("open"), INC_DONE), state={"at": "2024-01-02T00:00:00Z"})
     assert caplog.text == ""
 
-    changed = with_start(plan(status), saved)
+    changed = with_cursor_start(plan(status), saved)
 
     assert ("its requests differ" in caplog.text) is warned
     caplog.clear()
-    with_start(plan(status), changed)
+    with_cursor_start(plan(status), changed)
     assert caplog.text == ""
