@@ -44,15 +44,15 @@ class LazyCommand(click.Command):
 @pipeline_path(required=False)
 @click.pass_context
 def check_connector_or_pipeline(ctx: click.Context, /, pipeline: Path | None, **options: object) -> int:
-    """Try the connection with a config, and say whether it works; or all that a PIPELINE file names.
+    """Check whether the connection works with a config, or everything that a PIPELINE file names.
 
-    Of a pipeline these are its source, its target and its store of states, in a line each; the exit code is 1 where
-    one of them cannot be used.
+    For a pipeline, these are its source, its target and its state store, one line each; the exit code is 1 if one of
+    them cannot be used.
     """
     if pipeline is None:
         return cast("int", ctx.invoke(check, **options))
     if any(options[name] is not None for name in ("connector", "manifest_path", "config")):
-        raise click.UsageError("a PIPELINE names its connector and its config: give one or the other", ctx)
+        raise click.UsageError("a PIPELINE names its connector and its config: pass one or the other", ctx)
     shared = {name: options[name] for name in ("allow_custom_code", "egress")}
     return cast("int", ctx.invoke(later_commands.check_pipeline, pipeline=pipeline, **shared))
 
@@ -69,47 +69,47 @@ LAZY_COMMANDS = (
     LazyCommand(
         "tables", help="Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does."
     ),
-    LazyCommand("query", help="Ask the tables of a PIPELINE file in SQL; each is called like its stream."),
+    LazyCommand("query", help="Query the tables of a PIPELINE file in SQL; each table has the name of its stream."),
     LazyCommand(
         "runs",
         help="List the last runs of a PIPELINE file, newest first: when, how long, rows, commits, and how each ended.",
     ),
-    LazyCommand("state", help="Look at the states of a PIPELINE file's streams, and change them between two syncs."),
+    LazyCommand("state", help="Show the states of a PIPELINE file's streams, and change them between syncs."),
     LazyCommand(
-        "new", help="Write a connector called NAME into a folder, with tests that pass, and what editors and CI need."
+        "new", help="Write a connector named NAME into a folder, with tests that pass, and what editors and CI need."
     ),
     LazyCommand(
         "import",
-        help="Write a connector from what another tool reads an API with, and say what could not be done faithfully.",
+        help="Convert a source of another tool into a connector, and report what could not be converted faithfully.",
     ),
     PREVIEW,
     LazyCommand(
-        "detect", help="Find where the records of a manifest's STREAM lie and how it pages, from a live response."
+        "detect", help="Find in live responses where the records of a manifest's STREAM are, and how it is paginated."
     ),
     LazyCommand(
-        "record", help="Read a connector once, and keep requests and responses in a cassette, without secrets."
+        "record", help="Read a connector once, and record its requests and responses in a cassette, without secrets."
     ),
     LazyCommand(
         "simulate", help="Show what the simulated API of a connector has, or serve it; no credentials, no network."
     ),
     LazyCommand("prove", help="Kill syncs of a connector, resume each, and compare with an undisturbed one."),
     LazyCommand(
-        "validate", help="Look for mistakes in each FILE: a manifest, a pipeline, a config, a catalog or a state."
+        "validate", help="Check each FILE for mistakes: a manifest, a pipeline, a config, a catalog or a state."
     ),
     LazyCommand("schema", help="Print the JSON Schema of a KIND of files, for editors: `manifest` or `pipeline`."),
     LazyCommand(
         "doctor",
-        help="Try what a sync needs: versions, Java, disk, and of a PIPELINE its source, credentials, target and "
+        help="Check what a sync needs: versions, Java, disk space, and a PIPELINE's source, credentials, target and "
         "state.",
     ),
     LazyCommand(
         "ui",
-        help="Show the pipelines of this folder, their runs and states, as a page; draft, edit and try manifests on "
+        help="Serve a page with the pipelines of this folder, their runs and states; draft, edit and try manifests on "
         "it.",
     ),
     LazyCommand(
         "mcp",
-        help="Be an MCP server: an assistant builds a connector with new, validate, preview, infer, plan, prove "
+        help="Run an MCP server: an assistant builds a connector with new, validate, preview, infer, plan, prove "
         "and state.",
     ),
 )

@@ -70,7 +70,7 @@ def taking_port(port: int) -> Iterator[None]:
     except (OSError, OverflowError) as error:
         why = os.strerror(error.errno or 0) if isinstance(error, OSError) else "expected at most 65535"
         raise click.ClickException(
-            f"--port {port}: nothing can listen there ({why}); choose another one, or 0 for a free one"
+            f"--port {port}: cannot listen on it ({why}); choose another port, or 0 for a free one"
         ) from None
 
 

@@ -56,13 +56,13 @@ def read_config(path: Path | None, secrets: Secrets) -> Mapping[str, JsonValue]:
     # Platforms pass configs that their users typed, which must not read files or run commands. Servers have checked
     # the file before (`Workspace.file`).
     trusted = context is None or context.params.get("allow_custom_code")
-    refused = "" if trusted else "is looked up for a pipeline, and with --allow-custom-code"
+    refused = "" if trusted else "is only resolved for a pipeline, or with --allow-custom-code"
     file = path or Path()
     config = with_variables(document, environment(file.parent, refused=refused), partial(place_in, file), secrets)
     assert isinstance(config, Mapping)
     try:
         canonical(config)
     except TypeError as error:
-        words = "expected real characters, and at most some hundred levels"
-        raise ConfigError(f"holds what cannot be passed on: {words} ({error})", path=where) from None
+        words = "expected valid Unicode, and at most some hundred levels"
+        raise ConfigError(f"has values that cannot be serialized: {words} ({error})", path=where) from None
     return config

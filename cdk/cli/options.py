@@ -68,12 +68,12 @@ custom_code_option = click.option(
     "--allow-custom-code",
     is_flag=True,
     cls=_ConnectorOption,
-    help="Let Python code that the manifest names run, such as a components.py beside it.",
+    help="Allow Python code that the manifest names, such as a components.py beside it, to run.",
 )
 
 
 any_code_option = click.option(
-    "--allow-custom-code", is_flag=True, help="Let connectors in Python, and Python code that manifests name, run."
+    "--allow-custom-code", is_flag=True, help="Allow connectors in Python, and Python code that manifests name, to run."
 )
 
 
@@ -83,7 +83,9 @@ def with_source(command: Callable[Concatenate[FindSource, P], int]) -> Callable[
     @connector_option
     @manifest_option
     @custom_code_option
-    @file_option("--components-path", "The components.py of a manifest, where it lies elsewhere.", cls=_ConnectorOption)
+    @file_option(
+        "--components-path", "The components.py of a manifest, if it is in another place.", cls=_ConnectorOption
+    )
     @click.pass_context
     @wraps(command)
     def run(ctx: click.Context, /, *args: P.args, **kwargs: P.kwargs) -> int:
@@ -108,7 +110,7 @@ def _taken(options: dict[str, object], name: str, kind: type[R]) -> R | None:
 def check_one_connector(connector: str | None, manifest: Path | None) -> None:
     """Raise UsageError if both options are passed."""
     if connector is not None and manifest is not None:
-        raise click.UsageError("'--connector' and '--manifest-path' are two connectors: give one")
+        raise click.UsageError("'--connector' and '--manifest-path' exclude each other: pass one of them")
 
 
 def given_source(
@@ -170,10 +172,12 @@ def duration_option(name: str, text: str) -> Callable[[F], F]:
     return click.option(name, metavar="DURATION", callback=parse_duration, help=text)
 
 
-max_duration_option = duration_option("--max-duration", "Read for so long, such as 10m; the next run goes on there.")
-max_requests_option = number_option("--max-requests", text="Send at most N requests; the next run goes on there.")
+max_duration_option = duration_option(
+    "--max-duration", "Read for at most this long, such as 10m; the next run resumes there."
+)
+max_requests_option = number_option("--max-requests", text="Send at most N requests; the next run resumes there.")
 config_option = file_option("--config", "The connector's config, JSON or YAML. Default: an empty one.")
 catalog_option = file_option("--catalog", "The streams to read, as JSON. Default: all.")
 state_option = file_option("--state", "The state of an earlier read, or that read's whole output.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-debug_option = click.option("--debug", is_flag=True, help="Say more in the log.")
+debug_option = click.option("--debug", is_flag=True, help="Log more details.")

@@ -37,13 +37,15 @@ _LETTER, _PADDING = 6.6, 10
 @click.command()
 @with_source
 @config_option
-@file_option("--cassette", "What the source answers. Default: it is read, and recorded for this proof alone.")
+@file_option(
+    "--cassette", "A recording of the source's responses. Default: it is read, and recorded for this proof only."
+)
 @click.option("--stream", "names", multiple=True, metavar="NAME", help="Prove only this stream; may be repeated.")
-@number_option("--at-commits", least=0, text="Kill at N places around commits, evenly. Default: see --at-random.")
+@number_option("--at-commits", least=0, text="Kill at N points around commits, evenly. Default: see --at-random.")
 @number_option("--at-random", least=0, text="Kill at N random moments. Default: 40 and 10, or what a minute allows.")
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Which random moments.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the random moments.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
-@file_option("--badge", "Write an SVG that says how it ended.")
+@file_option("--badge", "Write an SVG badge with the result.")
 @with_simulation()
 @with_egress
 def prove(
@@ -61,8 +63,8 @@ def prove(
     """Kill syncs of a connector, resume each, and compare with an undisturbed one.
 
     They are killed around commits and at random. Syncs run in processes of their own, without Spark, into folders that
-    are removed. The exit code is 1 where a row is lost or there twice, a receipt does not add up, a sync fails, or no
-    row is read.
+    are removed. The exit code is 1 if a row is lost or duplicated, a receipt does not add up, a sync fails, or no row
+    is read.
     """
     secrets = Secrets()
     with plain_errors(secrets):
@@ -78,7 +80,9 @@ def prove(
 
             proof = prove_subject(subject, at_commits=at_commits, at_random=at_random, seed=seed, watch=watch)
     if is_simulated():
-        proof = replace(proof, notes=[*proof.notes, "all records were generated (--simulate); no API was asked"])
+        proof = replace(
+            proof, notes=[*proof.notes, "all records were generated (--simulate); no request was sent to the API"]
+        )
     if badge is not None:
         badge.write_text(_badge(proof, "generated rows" if is_simulated() else "rows"))
     if as_json:
@@ -111,7 +115,7 @@ def subject_of(
     if beside or not recording.interactions:
         missing = "not every request" if recording.interactions else "no request"
         how = f", by connections to {', '.join(beside.values())}" if beside else ""
-        notes = [f"{missing} went through the kit, so that each of these syncs reads the source anew{how}"]
+        notes = [f"{missing} went through the kit, so each of these syncs reads the source itself{how}"]
     return Subject(find, settings, Cassette(recording, alone=False), names, notes)
 
 
@@ -163,8 +167,8 @@ def _lines(proof: Proof) -> list[str]:
     if len(broken_kills) > _SHOWN:
         lines.append(f"and {len(broken_kills) - _SHOWN} more kills")
     rows = ", ".join(f"{name} {count:,}" for name, count in proof.rows.items())
-    result = "nothing lost, nothing twice, every receipt adds up" if proof.proven else "NOT PROVEN"
+    result = "nothing lost, nothing duplicated, every receipt adds up" if proof.proven else "NOT PROVEN"
     if proof.warnings:
-        result += "; see the warnings above, for all of these syncs may lack the same rows"
+        result += "; see the warnings above: all of these syncs may lack the same rows"
     commits = counted(proof.commits, "commit")
     return [*lines, f"{len(proof.kills)} kills, {commits}, rows: {rows}: {result}"]

@@ -43,7 +43,7 @@ def with_cassette(command: Callable[P, R]) -> Callable[P, R]:
         if not isinstance(path, Path):
             return command(*args, **kwargs)
         if kwargs.get("simulate") is not None:
-            raise click.UsageError("--cassette and --simulate both answer the requests: give one of them")
+            raise click.UsageError("'--cassette' and '--simulate' exclude each other: pass one of them")
         try:
             cassette = testing.Cassette(path)
         except ConfigError as error:

@@ -61,7 +61,9 @@ class Workspace:
         value = _value(path)
         if has_lookups(value) and not self.trusted:
             how = "start the server with --allow-custom-code, or take them from variables of the environment"
-            raise ConfigError(f"takes values from files or commands, which this server does not: {how}", path=text)
+            raise ConfigError(
+                f"refers to values in files or of commands, which this server does not read: {how}", path=text
+            )
         kind = kind_of(value)
         with suppress(ConfigError):
             variables = environment(path.parent)

@@ -158,7 +158,7 @@ def test_discover_names_a_key_and_writes_what_it_infers_where_no_other_schema_is
     third = cli(*command)
 
     logs = [[line["log"]["message"] for line in ran.of_type("LOG")] for ran in (first, second, third)]
-    other = f"{Path('inferred/users.json')}: there is another schema, which stays; remove it to have it written"
+    other = f"{Path('inferred/users.json')}: another schema exists and is left as it is; remove it to write this one"
     assert written == first.messages[-1]["catalog"]["streams"][0]["json_schema"]
     assert logs == [["users: its primary key may be: id"]] * 2 + [["users: its primary key may be: id", other]]
     assert file.read_text() == '{"type": "array"}'

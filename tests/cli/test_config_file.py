@@ -89,10 +89,10 @@ def test_files_and_commands_are_for_pipelines_and_for_configs_that_are_trusted(
     plain, trusted = cli(*check), cli(*check, "--allow-custom-code")
     tried, validated = cli("check", "p.yaml"), cli("validate", "p.yaml")
 
-    where = "c.json:1 api_key: the command `echo …` is looked up for a pipeline, and with --allow-custom-code"
+    where = "c.json:1 api_key: the command `echo …` is only resolved for a pipeline, or with --allow-custom-code"
     assert plain.messages[-1]["connectionStatus"] == {"status": "FAILED", "message": where}
     assert trusted.messages[-1]["connectionStatus"] == {"status": "SUCCEEDED"}
     assert "✓ source: its check succeeded" in tried.lines
     assert validated.lines == [
-        "p.yaml:2 source.config.api_key: warning: the file `token` is not looked up by this command"
+        "p.yaml:2 source.config.api_key: warning: the file `token` is not resolved by this command"
     ]

@@ -343,7 +343,7 @@ def test_two_connectors_are_a_command_line_that_is_not_understood(cli: CommandLi
     two, none = cli("spec", *COMMAND, "--connector", "x"), cli("spec")
 
     assert (two.code, none.code) == (2, 2)
-    assert "give one" in two.stderr
+    assert "pass one" in two.stderr
     assert "'--manifest-path'" in none.stderr
 
 

@@ -276,7 +276,7 @@ def test_a_proof_whose_requests_do_not_go_through_the_kit_says_that_each_sync_se
     assert proven.code == 0, proven.stderr
     notes = [line for line in proven.lines if line.startswith("note: ")]
     assert len(notes) == 1
-    assert "no request went through the kit, so that each of these syncs reads the source anew" in notes[0]
+    assert "no request went through the kit, so each of these syncs reads the source itself" in notes[0]
     assert "beside.py:12, in read_records)" in notes[0]
     assert simulated.code == 1
     assert "that the kit does not open" in simulated.stderr

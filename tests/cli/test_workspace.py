@@ -64,7 +64,7 @@ def test_a_server_that_is_not_trusted_reads_no_file_and_runs_no_command_for_a_va
 ) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"login": [{"code": text}]}))
 
-    with pytest.raises(ConfigError, match="takes values from files or commands"):
+    with pytest.raises(ConfigError, match="refers to values in files or of commands"):
         workspace.file("config.json", Secrets())
 
     assert not (tmp_path / "here").exists()

@@ -28,10 +28,10 @@ _WORKS = {True: "works", False: "does not work", None: "may work"}
 @json_option
 @with_egress
 def detect(find: FindSource, stream: str, *, config: Path | None, as_json: bool) -> int:
-    """Find where the records of a manifest's STREAM lie and how it pages, from a live response.
+    """Find in live responses where the records of a manifest's STREAM are, and how it is paginated.
 
-    Each guess is tried with a second page; up to some twenty requests are sent, and nothing is written. The exit code
-    is 1 where no paginator is sure to work.
+    Each guess is tested by requesting a second page; up to some twenty requests are sent, and nothing is written. The
+    exit code is 1 if no paginator is certain to work.
     """
     secrets = Secrets()
     with plain_errors(secrets), warnings_on_stderr(secrets), retries_on_stderr(secrets):
@@ -75,7 +75,7 @@ def _lines(stream: str, detection: Detection) -> Iterator[str]:
         yield (
             f"no paginator was found, though there is {detection.doubt}; see the API's documentation for the next page"
             if detection.doubt
-            else "no paginator was found: the API may have one page, or a way that its documentation says"
+            else "no paginator was found: the API may have a single page, or another way that it documents"
         )
         return
     yield "the stream in the manifest then has:"

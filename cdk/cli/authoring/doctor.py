@@ -46,14 +46,14 @@ def doctor(
     config: Path | None,
     as_json: bool,
 ) -> int:
-    """Try what a sync needs: versions, Java, disk, and of a PIPELINE its source, credentials, target and state.
+    """Check what a sync needs: versions, Java, disk space, and a PIPELINE's source, credentials, target and state.
 
-    Of a connector without a pipeline its source and credentials are tried. The exit code is 1 where something is
-    missing. What is written to try a place is removed again.
+    For a connector without a pipeline, its source and credentials are checked. The exit code is 1 if something is
+    missing. Files written by the check are removed again.
     """
     find, secrets = given_source(connector, manifest_path, trusted=allow_custom_code), Secrets()
     if pipeline is not None and (find is not None or config is not None):
-        raise click.UsageError("a PIPELINE names its connector and its config: give these in it, or no PIPELINE")
+        raise click.UsageError("a PIPELINE names its connector and its config: set these in it, or pass no PIPELINE")
     rest: Iterable[Finding] = ()
     if pipeline is not None:
         rest = _of_pipeline(pipeline, secrets, trusted=allow_custom_code)
@@ -67,7 +67,7 @@ def doctor(
 @custom_code_option
 @with_egress
 def check_pipeline(pipeline: Path, *, allow_custom_code: bool) -> int:
-    """Say whether the source, the target and the store of states of a PIPELINE can be used."""
+    """Check whether the source, the target and the state store of a PIPELINE can be used."""
     secrets = Secrets()
     return _report(_of_pipeline(pipeline, secrets, trusted=allow_custom_code), secrets)
 
@@ -94,7 +94,9 @@ def _of_pipeline(path: Path, secrets: Secrets, *, trusted: bool) -> Iterator[Fin
         events = ConfigEvents(secrets, config_file(path))
         settings, source = file_pipeline(path, secrets, trusted=trusted, events=events)
     except CdkError as error:
-        yield Finding("pipeline", "failed", str(error), f"correct it; `spark-cdk validate {path}` says if that is all")
+        yield Finding(
+            "pipeline", "failed", str(error), f"correct it; `spark-cdk validate {path}` reports what else is wrong"
+        )
         return
     yield Finding("pipeline", "ok", f"{path}: {settings.name}")
     yield from pipeline_findings(settings, source)

@@ -35,7 +35,7 @@ from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_plan import check_apart, chosen_streams, plan_stream
 
 KINDS = ("manifest", "pipeline", "config", "catalog", "state")
-_NOT_HERE = "is not looked up by this command"
+_NOT_HERE = "is not resolved by this command"
 _OF_MANIFESTS = {"version", "check", "streams", "dynamic_streams", "definitions", "spec"}
 
 FindSource: TypeAlias = Callable[[], Source]
@@ -137,7 +137,7 @@ class FileChecks:
                 raise
             # Values that are not set cannot be checked against the schema.
             names = ", ".join(sorted(unset))
-            problems.add(f"source.config: is not checked without a value of {names}", certain=False)
+            problems.add(f"source.config: is not checked without a value for {names}", certain=False)
             return
         streams = source.streams(settings.config)
         target = folder_at(settings.target.path, settings.target.storage)
@@ -155,7 +155,7 @@ class FileChecks:
     def _config_file(self, path: Path, _: Problems) -> None:
         if self._find is None:
             read_document(path)
-            words = "say of which connector, by --connector or --manifest-path; or what else it is, by --kind"
+            words = "name its connector with --connector or --manifest-path, or with --kind what else it is"
             raise ConfigError(f"this may be a config: {words}")
         load_config(path, self._find(), self.secrets)
 
@@ -165,7 +165,7 @@ class FileChecks:
         if source is None:
             return None
         if self._config is None and source.config_schema.get("required"):
-            words = "is not compared with the streams of the connector, which takes a config: give it by --config"
+            words = "is not compared with the streams of the connector, which requires a config: pass it with --config"
             problems.add(words, certain=False)
             return None
         return source.streams(load_config(self._config, source, self.secrets))
@@ -180,7 +180,7 @@ class FileChecks:
                 configured = configured_stream(item, file, number)
                 descriptor, where = configured.stream.descriptor, f"streams[{number}].stream.name"
                 if descriptor in known:
-                    raise ConfigError(f"{where}: {str(descriptor)!r} is there twice; once is enough")
+                    raise ConfigError(f"{where}: {str(descriptor)!r} is listed twice; list it once")
                 known.add(descriptor)
                 try:
                     _ = streams is None or find_stream(configured, offered)

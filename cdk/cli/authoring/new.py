@@ -46,9 +46,9 @@ _LISTED = 3
 @click.option(
     "--send",
     is_flag=True,
-    help="With --from-curl: send what the command does, and take records, pages, schema and key from the responses.",
+    help="With --from-curl: send its request, and find records, pagination, schema and key in the responses.",
 )
-@click.option("--folder", type=FOLDER, help="Where it is written. Default: NAME.")
+@click.option("--folder", type=FOLDER, help="Folder to write it to. Default: NAME.")
 @with_egress
 def new(
     name: str,
@@ -60,16 +60,16 @@ def new(
     send: bool,
     folder: Path | None,
 ) -> int:
-    """Write a connector called NAME into a folder, with tests that pass, and what editors and CI need."""
+    """Write a connector named NAME into a folder, with tests that pass, and what editors and CI need."""
     if from_openapi is not None and from_curl:
-        raise click.UsageError("--from-openapi and --from-curl exclude each other; begin with one of them")
+        raise click.UsageError("--from-openapi and --from-curl exclude each other; pass one of them")
     if in_python and in_yaml:
-        raise click.UsageError("--python and --yaml exclude each other; give the one that the connector is written in")
+        raise click.UsageError("--python and --yaml exclude each other; pass one of them")
     drafts = from_openapi is not None or bool(from_curl)
     if in_python and drafts:
-        raise click.UsageError("--from-openapi and --from-curl draft a manifest; leave --python out")
+        raise click.UsageError("--from-openapi and --from-curl draft a manifest; omit --python")
     if send and not from_curl:
-        raise click.UsageError("--send sends what --from-curl says; give both")
+        raise click.UsageError("--send sends the request of --from-curl; pass both")
     target = Path(name) if folder is None else folder
     secrets = Secrets()
     with plain_errors(secrets), warnings_on_stderr(secrets), retries_on_stderr(secrets):
@@ -93,7 +93,7 @@ def write_new(name: str, language: Language, target: Path, draft: Draft | None) 
         _show(draft)
     for note in written.notes:
         click.echo(note)
-    click.echo(f"next: cd {target} && pytest; README.md says what then")
+    click.echo(f"next: cd {target} && pytest; README.md describes the next steps")
     return 0
 
 
@@ -104,8 +104,8 @@ def _show(draft: Draft) -> None:
     click.echo()
 
 
-name_option = click.option("--name", help="What the connector is called. Default: as the file.")
-folder_option = click.option("--folder", type=FOLDER, help="Where it is written. Default: its name.")
+name_option = click.option("--name", help="Name of the connector. Default: that of the file.")
+folder_option = click.option("--folder", type=FOLDER, help="Folder to write it to. Default: its name.")
 
 
 @click.command("dlt-rest-api")
@@ -113,7 +113,7 @@ folder_option = click.option("--folder", type=FOLDER, help="Where it is written.
 @name_option
 @folder_option
 def dlt_rest_api(file: Path, *, name: str | None, folder: Path | None) -> int:
-    """Write a manifest for the RESTAPIConfig of dlt in FILE: Python, which is read and not run, JSON or YAML."""
+    """Write a manifest for dlt's RESTAPIConfig in FILE: JSON, YAML, or Python, which is read but not run."""
     with plain_errors(Secrets()):
         return _write(draft_of_dlt(read_dlt_config(file), file.name), file, name, folder)
 
@@ -138,5 +138,5 @@ def _write(draft: Draft, file: Path, name: str | None, folder: Path | None) -> i
 import_ = click.Group(
     "import",
     commands=[dlt_rest_api, singer_tap],
-    help="Write a connector from what another tool reads an API with, and say what could not be done faithfully.",
+    help="Convert a source of another tool into a connector, and report what could not be converted faithfully.",
 )

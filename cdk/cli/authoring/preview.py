@@ -44,9 +44,9 @@ _WIDEST, _GAP = 40, 1
 @click.argument("stream")
 @config_option
 @state_option
-@number_option("-n", "--records", "most", default=20, text="How many records to show; with --step of each page.")
+@number_option("-n", "--records", "most", default=20, text="Records to show; with --step, of each page.")
 @click.option("--step", is_flag=True, help="Show a page, and ask before the next one is requested.")
-@number_option("--body", default=300, least=0, text="How many characters of each body to show.")
+@number_option("--body", default=300, least=0, text="Characters of each body to show.")
 @json_option
 @with_simulation()
 @with_egress
@@ -66,7 +66,7 @@ def preview(
     Nothing is written, and no state is changed.
     """
     if step and as_json:
-        raise click.UsageError("'--step' is for people and '--json' for programs: give one")
+        raise click.UsageError("'--step' and '--json' exclude each other: pass one of them")
     secrets = Secrets()
     with plain_errors(secrets), warnings_on_stderr(secrets), retries_on_stderr(secrets):
         if as_json:
@@ -284,6 +284,6 @@ def _following(page: PreviewPage) -> Iterator[str]:
         case PageNote(following=following, why=why):
             yield f"next page: {to_json(following, str).decode()}{f', for {why}' if why else ''}"
         case None if page.next is not None:
-            yield f"an interrupted read goes on at {to_json(page.next, str).decode()}"
+            yield f"an interrupted read resumes at {to_json(page.next, str).decode()}"
         case None:
             pass

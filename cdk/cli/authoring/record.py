@@ -30,9 +30,9 @@ _DRIFTED = 1
     "--resumes",
     default=RESUMES,
     least=0,
-    text="Read each stream again from N of its states, so that interrupted reads replay, too.",
+    text="Read each stream again from N of its states, so that interrupted reads can be replayed, too.",
 )
-@number_option("--sample", least=2, text="Keep N records of each page, where no page hangs on the others.")
+@number_option("--sample", least=2, text="Retain N records of each page, where no page depends on the others.")
 @click.option("--drift", "compare", is_flag=True, help="Compare the source with the cassette; write nothing.")
 @with_simulation()
 @with_egress
@@ -46,10 +46,10 @@ def record(
     sample: int | None,
     compare: bool,
 ) -> int:
-    """Read a connector once, and keep requests and responses in a cassette, without secrets.
+    """Read a connector once, and record its requests and responses in a cassette, without secrets.
 
-    With `--drift` the exit code is 1 where fields, types, statuses or pages differ from what was recorded. It reads
-    once, and compares what a read of these streams asks for; of a sampled cassette, a sample of it.
+    With `--drift` the exit code is 1 if fields, types, statuses or pages differ from the recording. It reads once, and
+    compares what a read of these streams requests; for a sampled cassette, a sample of it.
     """
     secrets = Secrets()
     with plain_errors(secrets):
@@ -71,7 +71,7 @@ def record(
         if before is None:
             save(cassette, recording)
     if beside:
-        text = f"connections to {connections} are not the kit's: not recorded, and refused while the cassette plays"
+        text = f"connections to {connections} are not the kit's: they are not recorded, and refused in replays"
         click.echo(f"warning: {text}", err=True)
     if before is None:
         size = sum(len(each.content) for each in recording.interactions)

@@ -21,11 +21,11 @@ from cdk.rest import Headers, Request, Response
 @with_source
 @click.argument("world", default="", metavar="[WORLD]")
 @config_option
-@number_option("--port", least=0, text="Serve on 127.0.0.1:N until interrupted; 0 takes a free one.")
+@number_option("--port", least=0, text="Serve on 127.0.0.1:N until interrupted; 0 picks a free port.")
 def simulate(find: FindSource, world: str, *, config: Path | None, port: int | None) -> int:
     """Show what the simulated API of a connector has, or serve it; no credentials, no network.
 
-    WORLD says how much there is, such as `records=100,seed=1,round=1,faults`. The exit code is 1 where a stream is not
+    WORLD sets how much it has, such as `records=100,seed=1,round=1,faults`. The exit code is 1 if a stream is not
     simulated.
     """
     secrets = Secrets()

@@ -31,7 +31,7 @@ _SCHEMAS = {"manifest": manifest_schema, "pipeline": pipeline_schema}
 
 @click.command()
 @click.argument("file", metavar="FILE...", nargs=-1, required=True, type=FILE)
-@click.option("--kind", type=click.Choice(KINDS), help="What the files are. Default: what is in them tells.")
+@click.option("--kind", type=click.Choice(KINDS), help="Kind of the files. Default: detected from their content.")
 @connector_option
 @manifest_option
 @config_option
@@ -47,9 +47,9 @@ def validate(
     allow_custom_code: bool,
     as_json: bool,
 ) -> int:
-    """Look for mistakes in each FILE: a manifest, a pipeline, a config, a catalog or a state.
+    """Check each FILE for mistakes: a manifest, a pipeline, a config, a catalog or a state.
 
-    Nothing is requested and nothing written. The exit code is 1 where there is a mistake.
+    Sends no request and writes nothing. The exit code is 1 if there is a mistake.
     """
     find = given_source(connector, manifest_path, trusted=allow_custom_code)
     secrets = Secrets()

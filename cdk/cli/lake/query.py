@@ -32,14 +32,14 @@ _PLAIN = re.compile("[a-z_][a-z0-9_]*")
 @click.command()
 @pipeline_argument
 @click.argument("sql")
-@number_option("-n", "--most", text="Rows to show, at most; of --json all are printed.", default=100)
+@number_option("-n", "--most", text="Rows to show at most; --json prints all.", default=100)
 @json_option
 @translate_errors
 def query(pipeline: PipelineFile, sql: str, *, most: int, as_json: bool) -> int:
-    """Ask the tables of a PIPELINE file in SQL; each is called like its stream.
+    """Query the tables of a PIPELINE file in SQL; each table has the name of its stream.
 
-    A history is called `orders_history`. Reads the tables in this process; starts no Spark and asks no API. With --json
-    each row is an object on a line of its own.
+    A history is named `orders_history`. Reads the tables in this process; starts no Spark and sends no request to the
+    source. With --json each row is an object on a line of its own.
     """
     tables = _tables(pipeline)
     with _explained(pipeline.path, sql, tables):
@@ -94,7 +94,7 @@ def _explained(path: Path, sql: str, tables: Collection[str]) -> Iterator[None]:
         unquoted = any(name in sql and _quoted(name) not in sql for name in tables if not _PLAIN.fullmatch(name))
         lists, names = unquoted or "not found" in str(error), ", ".join(map(_quoted, sorted(tables)))
         hint = f"; the tables are {names}, in the quotes that SQL needs for capitals, dots and dashes" if lists else ""
-        raise ConfigError(f"the query cannot be answered: {error}{hint}", path=str(path)) from error
+        raise ConfigError(f"the query failed: {error}{hint}", path=str(path)) from error
 
 
 def _print(rows: pa.Table) -> None:

@@ -28,7 +28,8 @@ _COLOURS = {"done": "green", "failed": "red", UNKNOWN: "dim"}
 def runs(pipeline: PipelineFile, *, most: int, by_stream: bool, as_json: bool) -> int:
     """List the last runs of a PIPELINE file, newest first: when, how long, rows, commits, and how each ended.
 
-    Reads the logs of the tables, and the reports that runs have left beside them, which have the errors; asks no API.
+    Reads the logs of the tables, and the reports that runs saved beside them, which have the errors; sends no
+    request to the source.
     """
     listed = past_runs(pipeline.tables(), pipeline.target, pipeline.name, most)[0][:most]
     if as_json:
@@ -64,7 +65,7 @@ def _print_table(pipeline: PipelineFile, runs: Sequence[PastRun], *, by_stream: 
             shown.add_row(*_cells(each, f"  {each.name}", each.error, pipeline))
     if runs:
         console.print(shown)
-    count = counted(len(runs), "run") if runs else "there was no sync yet"
+    count = counted(len(runs), "run") if runs else "no sync has run yet"
     console.print(Text(f"{pipeline.name}: {count}", "dim"), soft_wrap=True)
 
 

@@ -30,15 +30,15 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 @click.command()
 @pipeline_argument
-@duration_option("--max-age", "Exit with 3 where a stream was last read to its end longer ago, such as 2h.")
-@duration_option("--max-lag", "Exit with 3 where a stream's cursor is further behind the clock, such as 1d.")
+@duration_option("--max-age", "Exit with 3 if a stream's last complete read is longer ago, such as 2h.")
+@duration_option("--max-lag", "Exit with 3 if a stream's cursor is further behind the clock, such as 1d.")
 @json_option
 @translate_errors
 def tables(pipeline: PipelineFile, *, max_age: timedelta | None, max_lag: timedelta | None, as_json: bool) -> int:
     """Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does.
 
-    Reads the logs of the tables only; starts no Spark and asks no API. The exit code is 3 where a table is older than
-    `max_age` and `max_lag` say, here or in the file, and 1 where a table cannot be read.
+    Reads only the logs of the tables; starts no Spark and sends no request to the source. The exit code is 3 if a table
+    exceeds `max_age` or `max_lag`, set here or in the file, and 1 if a table cannot be read.
     """
     name, limits = pipeline.settings.name, FreshnessLimits(max_age, max_lag)
     target, facts_list = table_facts_of(pipeline, limits)
@@ -86,8 +86,8 @@ def tables_folder(pipeline: PipelineFile, *, missing: bool = False) -> Path:
     settings = pipeline.settings
     if "://" in settings.target.path:
         raise ConfigError(
-            f"target.path: this command looks at folders, and {settings.target.path} is the address of a store; "
-            "ask deltalake's DeltaTable(address) instead",
+            f"target.path: this command reads folders, and {settings.target.path} is the address of a store; "
+            "use deltalake's DeltaTable(address) instead",
             path=str(pipeline.path),
         )
     target = Path(settings.target.path).absolute()

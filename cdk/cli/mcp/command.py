@@ -12,9 +12,9 @@ from cdk.cli.options import any_code_option, with_egress
 @any_code_option
 @with_egress
 def mcp(*, allow_custom_code: bool) -> int:
-    """Be an MCP server: an assistant builds a connector with new, validate, preview, infer, plan, prove and state.
+    """Run an MCP server: an assistant builds a connector with new, validate, preview, infer, plan, prove and state.
 
-    It speaks on standard input and output, takes no path outside of this folder, and shows no secret.
+    It communicates on standard input and output, accepts no path outside of this folder, and shows no secret.
     """
     try:
         from cdk.cli.mcp.server import server  # noqa: PLC0415 - an extra

@@ -107,7 +107,9 @@ class Tools:
             paths = [self._workspace.file(file, secrets) for file in files]
             checked = validate_json(check_files(paths, find, secrets, trusted=self._workspace.trusted))
             following = (
-                "`preview` a stream" if checked["valid"] else "mend each error where it says, then `validate` again"
+                "`preview` a stream"
+                if checked["valid"]
+                else "correct each error at the place that it names, then `validate` again"
             )
             return _answer(answers.Validated, checked, secrets, following)
 
@@ -127,7 +129,7 @@ class Tools:
             find, file = self._workspace.connector(connector, secrets), self._workspace.optional(config, secrets)
             read = preview_json(find, stream, secrets, config=file, most=records, body=body, most_pages=_MOST_PAGES)
             if any(page["error"] is not None for page in read["pages"]):
-                following = "mend what the last page's `error` says; its requests show what was sent"
+                following = "correct what the last page's `error` reports; its requests show what was sent"
             elif not read["records"]:
                 following = "there is no record: compare `path` and the responses with the extractor"
             else:
@@ -152,7 +154,7 @@ class Tools:
             file = self._workspace.file(pipeline, secrets)
             planned = plan_json(file, secrets, trusted=self._workspace.trusted)
             failed = any(each["error"] is not None for each in planned["streams"])
-            following = "mend the errors of the streams" if failed else f"the user may run `spark-cdk sync {file}`"
+            following = "correct the errors of the streams" if failed else f"the user may run `spark-cdk sync {file}`"
             return _answer(answers.PlanAnswer, planned, secrets, following)
 
     def prove(
@@ -170,7 +172,9 @@ class Tools:
             subject = subject_of(find, file, played, streams, secrets)
             proof = prove(subject, at_commits=kills - kills // 4, at_random=kills // 4)
             following = (
-                "`plan` a pipeline" if proof.proven else "the `problems` say which rows; see where the state is ahead"
+                "`plan` a pipeline"
+                if proof.proven
+                else "the `problems` list the rows; check where the state is ahead of them"
             )
             return _answer(answers.Proven, proof_json(proof), secrets, following)
 
@@ -180,7 +184,7 @@ class Tools:
             file = self._workspace.pipeline(pipeline, secrets)
             statuses = [*map(status_json, statuses_of(file, streams))]
             following = (
-                "the next sync goes on there, and begins a stream without a state anew"
+                "the next sync resumes there, and reads a stream without a state from its start"
                 if statuses
                 else "no sync has committed anything yet"
             )

@@ -50,7 +50,7 @@ def run_protocol_command(command: Callable[[Output], None], *, debug: bool = Fal
         except ReaderGone:
             return FAILED
         except Interrupted as end:
-            logger.warning("interrupted by %s: the last state says where the next read goes on", end.why)
+            logger.warning("interrupted by %s: the next read resumes from the last state", end.why)
             return LIMIT_REACHED
         except KeyboardInterrupt:
             return 128 + (caught[0] if caught else signal.SIGINT)

@@ -51,7 +51,7 @@ W = TypeVar("W")
 @config_option
 @catalog_option
 @state_option
-@number_option("--concurrency", text="The most slices to read at once. Default: what the source says, else 10.")
+@number_option("--concurrency", text="Slices to read concurrently, at most. Default: what the source sets, else 10.")
 @number_option("--limit", text="Read at most N records of each stream.")
 @max_duration_option
 @max_requests_option
@@ -73,7 +73,7 @@ def read(
     crash_folder: Path | None,
     debug: bool,
 ) -> int:
-    """Read the streams of a catalog, going on from a state, and print their records and states."""
+    """Read the streams of a catalog, resuming from a state, and print their records and states."""
 
     def say(output: Output) -> None:
         crashes = CrashReports(crash_folder, output.secrets)
@@ -130,7 +130,7 @@ def _noting(execute: Threads) -> Executor:
         yield from execute(work, read, most)
         learned = execute.learned
         if learned.level > 1 or learned.complaints:
-            text = "slices read at once by now: %d of at most %d; made fewer by what the source answered: %d times"
+            text = "slices read concurrently: %d of at most %d; reduced by responses of the source: %d times"
             logger.info(text, learned.level, execute.ceiling, learned.complaints)
 
     return noting

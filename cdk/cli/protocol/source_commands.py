@@ -46,7 +46,7 @@ def spec(find: FindSource, *, debug: bool) -> int:
 @with_egress
 @debug_option
 def check(find: FindSource, *, config: Path | None, debug: bool) -> int:
-    """Try the connection with a config, and say whether it works."""
+    """Check whether the connection works with a config."""
 
     def say(output: Output) -> None:
         source = find()
@@ -80,14 +80,14 @@ _MOST = 3
     "--schemas",
     metavar="FOLDER",
     type=FOLDER,
-    help="With --infer: write each schema to <stream>.json in this folder, where no other file is.",
+    help="With --infer: write each schema to <stream>.json in this folder; other schemas there are left as they are.",
 )
 @with_egress
 @debug_option
 def discover(find: FindSource, *, config: Path | None, infer: bool, schemas: Path | None, debug: bool) -> int:
-    """Print the catalog: the streams there are, with their schemas."""
+    """Print the catalog: the available streams, with their schemas."""
     if schemas is not None and not infer:
-        raise click.UsageError("--schemas writes what --infer finds; give both")
+        raise click.UsageError("--schemas writes what --infer finds; pass both")
 
     def say(output: Output) -> None:
         source = find()
@@ -131,7 +131,7 @@ def _write(path: Path, declared: JsonSchema, schema: JsonSchema) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and from_json(path.read_bytes()) not in (declared, schema):
-            logger.warning("%s: there is another schema, which stays; remove it to have it written", path)
+            logger.warning("%s: another schema exists and is left as it is; remove it to write this one", path)
             return
         path.write_bytes(to_json(schema, indent=True) + b"\n")
     except (OSError, ValueError) as error:

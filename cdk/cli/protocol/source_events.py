@@ -38,7 +38,10 @@ class ProtocolEvents(Events):
 
     def config_changed(self, config: Mapping[str, JsonValue]) -> None:
         if self._config is not None and (why := save_config(self._config, config)) is not None:
-            logger.warning("the config has changed, but not its file: %s; use the config of the CONTROL message", why)
+            logger.warning(
+                "the config has changed, but its file could not be updated: %s; use the config of the CONTROL message",
+                why,
+            )
         content = AirbyteControlConnectorConfigMessage(config=dict(config))
         control = AirbyteControlMessage(
             type=OrchestratorType.CONNECTOR_CONFIG, emitted_at=milliseconds(system_clock()), connector_config=content

@@ -40,7 +40,10 @@ def load_state(path: Path | None, streams: Collection[str] | None) -> list[Airby
         for name in _names(message):
             if streams is not None and name not in streams:
                 logger.warning(
-                    "%s: a state of %r, a stream the source lacks%s", path, name, did_you_mean(name, streams)
+                    "%s: found a state of %r, a stream that the source does not have%s",
+                    path,
+                    name,
+                    did_you_mean(name, streams),
                 )
     return messages
 

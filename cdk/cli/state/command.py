@@ -67,7 +67,7 @@ def show(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None, 
 @json_option
 @translate_errors
 def log(pipeline: PipelineFile, names: tuple[str, ...], *, limit: int, as_json: bool) -> int:
-    """Show what moved the states of a PIPELINE file's streams, newest first."""
+    """Show the commits that changed the states of a PIPELINE file's streams, newest first."""
     admin = pipeline.admin()
     commits = {table.name: list(islice(entries_of(admin, table), limit)) for table in pipeline.tables(names)}
     if as_json:
@@ -91,13 +91,13 @@ def log(pipeline: PipelineFile, names: tuple[str, ...], *, limit: int, as_json: 
 @json_option
 @translate_errors
 def diff(pipeline: PipelineFile, older: int, newer: int, names: tuple[str, ...], *, as_json: bool) -> int:
-    """Show what differs between the states A and B of a stream, by the numbers that `log` shows."""
+    """Show the differences between the states A and B of a stream, by the numbers that `log` shows."""
     admin, table = pipeline.admin(), pipeline.table(names)
     lines = difference(admin.at(table, older), admin.at(table, newer))
     if as_json:
         print_json("spark-cdk-state-diff/1", pipeline.name, stream=table.name, older=older, newer=newer, lines=lines)
         return 0
-    for line in lines or ["nothing differs"]:
+    for line in lines or ["no differences"]:
         click.echo(line)
     return 0
 
@@ -206,7 +206,7 @@ def _entry_line(entry: Entry) -> str:
     if commit.note:
         parts.append(orjson.loads(commit.note)["what"])
     if saved is None:
-        parts.append("not retained")
+        parts.append("no longer available")
     else:
         parts.append("complete" if saved.complete else "interrupted")
         parts.append(f"sync {saved.sync[:8]}" if saved.sync else "no sync")
@@ -216,5 +216,5 @@ def _entry_line(entry: Entry) -> str:
 state = click.Group(
     "state",
     commands=[show, log, diff, reset, set_, rewind, rollback, export, import_, fork, verify, gc],
-    help="Look at the states of a PIPELINE file's streams, and change them between two syncs.",
+    help="Show the states of a PIPELINE file's streams, and change them between syncs.",
 )

@@ -32,9 +32,9 @@ partition_option = click.option(
 @dry_option
 @editing
 def reset(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None, *, dry: bool) -> int:
-    """Have streams read from their start by the next sync; their rows stay.
+    """Have the next sync read streams from their start; their rows are retained.
 
-    It also helps where a state is lost.
+    This also repairs a stream whose state is lost.
     """
     prefix = partition_of(partition)
     tables = [pipeline.table(names)] if prefix else pipeline.tables(names)
@@ -64,13 +64,13 @@ def set_(pipeline: PipelineFile, stream: str, file: Path, *, dry: bool) -> int:
 @click.command()
 @trust_option
 @pipeline_argument
-@click.option("--to", required=True, metavar="WHEN", help="A moment such as 2024-03-01, or a number for a counter.")
+@click.option("--to", required=True, metavar="WHEN", help="A timestamp such as 2024-03-01, or a number for a counter.")
 @for_streams
 @partition_option
 @dry_option
 @editing
 def rewind(pipeline: PipelineFile, to: str, names: tuple[str, ...], partition: str | None, *, dry: bool) -> int:
-    """Move cursors back to a moment, never forward: what lies behind it is read again.
+    """Move cursors back to a timestamp, never forward: what is newer is read again.
 
     Streams without a cursor are left as they are, unless they are named.
     """
@@ -94,11 +94,11 @@ def rewind(pipeline: PipelineFile, to: str, names: tuple[str, ...], partition: s
 @pipeline_argument
 @click.argument("number", metavar="N", type=int)
 @for_streams
-@click.option("--tables", is_flag=True, help="Bring the rows of that state back as well, in the same commit.")
+@click.option("--tables", is_flag=True, help="Restore the rows of that state as well, in the same commit.")
 @dry_option
 @editing
 def rollback(pipeline: PipelineFile, number: int, names: tuple[str, ...], *, tables: bool, dry: bool) -> int:
-    """Take state N of a stream again, by the number that `log` shows."""
+    """Restore state N of a stream, by the number that `log` shows."""
     table = pipeline.table(names)
     return edit_tables(pipeline, [table], lambda admin, table: admin.rollback(table, number, tables=tables), dry=dry)
 

@@ -37,7 +37,7 @@ from cdk.sync.settings.pipeline_file import PIPELINE_NAME
     "form",
     type=click.Choice(["airbyte", "exact"]),
     default="airbyte",
-    help="State messages, or these with all that the tables keep. Default: airbyte.",
+    help="State messages, or these with all that the tables store. Default: airbyte.",
 )
 @translate_errors
 def export(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, form: str) -> int:
@@ -65,11 +65,11 @@ def export(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, form: 
 @pipeline_argument
 @click.argument("file", type=FILE)
 @for_streams
-@click.option("--replace", is_flag=True, help="Put imported states in the place of those that are there.")
+@click.option("--replace", is_flag=True, help="Replace existing states with the imported ones.")
 @dry_option
 @editing
 def import_(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, replace: bool, dry: bool) -> int:
-    """Have streams begin where a state in FILE says, also before their first sync.
+    """Have streams resume from the states in FILE, also before their first sync.
 
     FILE has Airbyte's state messages, in any form that `read --state` takes, Singer's bookmarks, or a dlt pipeline's
     state.json.
@@ -97,7 +97,7 @@ def import_(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, repla
 @dry_option
 @editing
 def fork(pipeline: PipelineFile, name: str, names: tuple[str, ...], *, dry: bool) -> int:
-    """Let a second pipeline, called NAME, begin on the same tables where this one stands."""
+    """Let a second pipeline, named NAME, resume on the same tables from the states of this one."""
     if not PIPELINE_NAME.fullmatch(name) or name == pipeline.name:
         raise click.UsageError(f"found {name!r}, expected the name of another pipeline: letters, digits, `.`, `_`, `-`")
     admin = pipeline.admin(dry=dry)

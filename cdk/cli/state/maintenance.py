@@ -28,7 +28,7 @@ _DAYS = 7
 @json_option
 @translate_errors
 def verify(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> int:
-    """Look whether every state can be read, every file is there and every receipt adds up; 1 when something is broken.
+    """Check that every state can be read, every file exists and every receipt adds up; 1 if something is broken.
 
     Reads logs, names of files and their footers, no rows.
     """
@@ -58,13 +58,18 @@ def verify(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> 
 @click.command()
 @pipeline_argument
 @for_streams
-@click.option("--days", type=click.FloatRange(min=0), default=_DAYS, help="Only files this old or older. Default: 7.")
+@click.option(
+    "--days",
+    type=click.FloatRange(min=0),
+    default=_DAYS,
+    help="Only files that are at least this many days old. Default: 7.",
+)
 @dry_option
 @editing
 def gc(pipeline: PipelineFile, names: tuple[str, ...], *, days: float, dry: bool) -> int:
     """Remove old states, drafts, and data files that no version of a table names.
 
-    Files of syncs that run on other machines are young: leave --days above the longest of them.
+    Files of syncs that run on other machines are recent: keep --days above the longest of them.
     """
     now = system_clock()
     files = size = 0

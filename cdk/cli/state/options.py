@@ -100,9 +100,9 @@ class PipelineFile:
             return
         if tables := tables_of_others(root, self.name):
             others = ", ".join(map(repr, sorted({name for names in tables.values() for name in names})))
-            line = f"{counted(len(tables), 'table')} of the target are of {others} alone"
+            line = f"{counted(len(tables), 'table')} of the target belong only to {others}"
             yield line + (
-                f"; if that was the pipeline's name before, give it back, run `spark-cdk state fork FILE {self.name}`, "
+                f"; if that was the pipeline's name before, restore it, run `spark-cdk state fork FILE {self.name}`, "
                 "and rename it"
                 if alone
                 else ""
@@ -113,7 +113,7 @@ class PipelineFile:
         tables = self.tables(names)
         if len(tables) != 1:
             names_ = ", ".join(table.name for table in tables) or "none"
-            raise ConfigError(f"states have numbers of their own in each stream; choose one by --stream: {names_}")
+            raise ConfigError(f"each stream numbers its own states; choose one with --stream: {names_}")
         return tables[0]
 
     @cached_property
@@ -130,7 +130,7 @@ class PipelineFile:
         for plan in self.plans:
             if (plan.stream.name, plan.stream.namespace) == (table.stream, table.namespace):
                 return plan.stream
-        raise ConfigError(f"the pipeline has no stream {table.name!r} any more, so its state cannot be understood")
+        raise ConfigError(f"the pipeline has no stream {table.name!r} any more, so its state cannot be interpreted")
 
 
 pipeline_argument = click.argument(
@@ -141,13 +141,13 @@ pipeline_argument = click.argument(
 for_streams = click.option(
     "--stream", "names", multiple=True, metavar="NAME", help="Only this stream; may be repeated. Default: all."
 )
-dry_option = click.option("--dry-run", "dry", is_flag=True, help="Say what would be done, and change nothing.")
+dry_option = click.option("--dry-run", "dry", is_flag=True, help="Show what would be done, and change nothing.")
 trust_option = click.option(
     "--allow-custom-code",
     "trusted",
     is_flag=True,
     is_eager=True,
-    help="Let Python code that a manifest names run, such as a components.py beside it.",
+    help="Allow Python code that a manifest names, such as a components.py beside it, to run.",
 )
 
 

@@ -55,28 +55,32 @@ from cdk.sync.settings.pipeline_file import Pipeline, SparkOptions, StreamOption
     metavar="PATH",
     help="Without a PIPELINE, or with --simulate or --cassette: a folder for the tables, or an address.",
 )
-@click.option("--name", metavar="NAME", help="The state hangs on it, without a PIPELINE. Default: the connector's.")
+@click.option(
+    "--name", metavar="NAME", help="Name that the state is stored under, without a PIPELINE. Default: the connector's."
+)
 @click.option("--allow-empty", is_flag=True, help="Without a PIPELINE: an overwrite may leave a table without rows.")
 @click.option("--stream", "names", multiple=True, metavar="NAME", help="Sync only this stream; may be repeated.")
 @custom_code_option
-@click.option("--report", type=FILE, metavar="FILE", help="Write what the run did to FILE, as JSON, however it ends.")
 @click.option(
-    "--metrics", type=FILE, metavar="FILE", help="Write what the run measured to FILE, for Prometheus, however it ends."
+    "--report", type=FILE, metavar="FILE", help="Write a report of the run to FILE, as JSON, however it ends."
+)
+@click.option(
+    "--metrics", type=FILE, metavar="FILE", help="Write metrics of the run to FILE, for Prometheus, however it ends."
 )
 @crash_report_option
 @click.option("--dry-run", "dry", is_flag=True, help="Show what would be read; read and write nothing.")
 @number_option("--preview", text="Show what would be read, with the first N records of each stream; write nothing.")
-@click.option("--force-rerun", "force", is_flag=True, help="Read also what skip_redundant_runs would leave out.")
+@click.option("--force-rerun", "force", is_flag=True, help="Read also what skip_redundant_runs would skip.")
 @max_duration_option
 @max_requests_option
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
     default="text",
-    help="How it is said what happens: json writes JSON lines, and no summary.",
+    help="Format of the log: text, or JSON lines without a summary.",
 )
-@click.option("--no-progress", is_flag=True, help="Show nothing while it runs; the summary still comes.")
-@click.option("-q", "--quiet", is_flag=True, help="Say only what goes wrong.")
+@click.option("--no-progress", is_flag=True, help="Show nothing while it runs; the summary is still printed.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only warnings and errors.")
 @with_cassette
 @with_simulation(known_source)
 @with_egress
@@ -106,8 +110,8 @@ def sync(
 ) -> int:
     """Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit.
 
-    A run that was cut, however hard, is resumed by running the same command again. Without a file, options say what is
-    read, as those of `read` do, and `--target` where it goes.
+    A run that was interrupted, even by a crash, is resumed by running the same command again. Without a file, options
+    set what is read, as those of `read` do, and `--target` where the tables are.
     """
     options, secrets = GivenOptions(connector, manifest_path, config, catalog, target, name, allow_empty), Secrets()
     check_given(pipeline, options)

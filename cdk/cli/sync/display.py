@@ -94,7 +94,7 @@ class Display:
         """Show from now on that the sync is stopping early. Returns False if nothing shows that, so the caller must."""
         self._ending = why
         if self._log is not None:
-            self._log.note(logging.WARNING, f"{why}: ending at the next checkpoints; once more ends at once")
+            self._log.note(logging.WARNING, f"{why}: ending at the next checkpoints; a second signal ends it at once")
         return self._redraws or self._log is not None
 
     def _say(self, reports: Sequence[StreamReport], now: float) -> None:
@@ -139,7 +139,7 @@ class Display:
         written = sum(report.written for report in self._reports)
         head = Text(f" {self._pipeline}  {counted(written, 'row')} in {span(now - self._started)}")
         if not self._reports:
-            head.append(", looking at the tables", "dim")
+            head.append(", inspecting the tables", "dim")
         elif self._committed is not None:
             head.append(f", last commit {span(now - self._committed)} ago", "dim")
         elif self._commit_due is None:
@@ -236,26 +236,30 @@ _CASTS = (
 def _notes(report: StreamReport) -> Iterator[str]:
     if report.nothing_to_resume:
         yield (
-            "nothing of it is committed, for it was interrupted before its first checkpoint, or has none. If it gets "
-            "no further each time, give it a longer limit; a manifest's stream without a cursor resumes where it "
-            "overwrites its table, or has a primary key (append_dedup)"
+            "nothing of it is committed, because it was interrupted before its first checkpoint, or has none. If this "
+            "happens each time, set a longer limit; a manifest's stream without a cursor resumes if it overwrites its "
+            "table, or has a primary key (append_dedup)"
         )
     if report.ended_while_listing:
         yield (
-            "none of its partitions was read, for it was interrupted while they were listed. If it gets no further "
-            "each time, give it a longer limit"
+            "none of its partitions was read, because it was interrupted while they were listed. If this happens each "
+            "time, set a longer limit"
         )
     if report.hidden:
-        yield "the new rows are not visible before they are complete"
+        yield "the new rows are not visible until they are complete"
     if report.restarted:
         traits = traits_of(report.write_mode)
-        twice = "" if traits.merges or traits.hidden_until_complete else "; what was there of them is there twice"
-        yield f"{counted(report.restarted, 'slice')} read again from the start: the saved page tokens are stale{twice}"
+        twice = (
+            ""
+            if traits.merges or traits.hidden_until_complete
+            else "; rows of these that were committed before are duplicated"
+        )
+        yield f"{counted(report.restarted, 'slice')} read again from the start: the saved page tokens expired{twice}"
     if report.rejected:
         rows = counted(report.rejected, "row")
         yield f"{rows} with values that did not fit; `_airbyte_meta.changes` has the fields and the values. {_CASTS}"
     if report.apart:
-        yield f"{counted(report.apart, 'row')} without a primary key that fits; each is kept apart"
+        yield f"{counted(report.apart, 'row')} without a valid primary key; each is stored as a row of its own"
     # A refused removal is shown as the error of the stream.
     if report.stale is not None and report.stale.missing and not report.stale.refused:
         yield _about_stale(report.stale)
@@ -267,10 +271,10 @@ def _resumption(reports: Sequence[StreamReport]) -> str:
     """What the next sync does after an interrupted one, in words."""
     names = ", ".join(report.name for report in reports if report.nothing_to_resume)
     if not names:
-        return "what was read is committed, the next sync goes on there"
+        return "what was read is committed, and the next sync resumes there"
     if all(report.nothing_to_resume for report in reports if report.status is Status.INTERRUPTED):
-        return f"the next sync begins {names} anew"
-    return f"what was read is committed, the next sync goes on there, but begins {names} anew"
+        return f"the next sync reads {names} from the start"
+    return f"what was read is committed, and the next sync resumes there, but reads {names} from the start"
 
 
 def _repeated(reports: Sequence[StreamReport]) -> str:
@@ -287,7 +291,7 @@ def _repeated(reports: Sequence[StreamReport]) -> str:
 def _about_stale(stale: StaleCount) -> str:
     rows = f"{counted(stale.missing, 'row')} that the source no longer has"
     if stale.retained_because:
-        return f"{rows} stayed: {stale.retained_because}"
+        return f"{rows} were retained: {stale.retained_because}"
     return f"{rows} {'was' if stale.missing == 1 else 'were'} {'deleted' if stale.removal == 'hard' else 'flagged'}"
 
 
@@ -295,6 +299,6 @@ def _requests(http: HttpMetrics) -> str:
     """The number of requests, their size, retries and waits, in words; empty without requests."""
     if not http.requests:
         return ""
-    again = f", {http.retries:,} tried again" if http.retries else ""
+    again = f", {http.retries:,} retried" if http.retries else ""
     waited = f", {span(http.waited_seconds)} of waiting" if http.waited_seconds >= 1 else ""
     return f"; {counted(http.requests, 'request')}, {filesize.decimal(http.received_bytes)} received{again}{waited}"

@@ -82,11 +82,11 @@ def changes(planned: PlannedRead, *, first_run: bool) -> Iterator[str]:
         pairs.append(("cursor", _cursor(planned), plan.stream.cursor_field or ""))
     for name, before, after in pairs:
         if before and before != after:
-            yield f"another {name} than in the last run: {before} → {after}"
+            yield f"the {name} changed since the last run: {before} → {after}"
     if planned.new_partitions:
         yield f"{counted(planned.new_partitions, 'partition')} since the last run"
     if planned.quiet_partitions:
-        yield f"{counted(planned.quiet_partitions, 'partition')} of the state with nothing to read, or gone"
+        yield f"{counted(planned.quiet_partitions, 'partition')} of the state with nothing to read, or no longer listed"
 
 
 def _cursor(planned: PlannedRead) -> str:

@@ -53,7 +53,7 @@ def check_given(pipeline: Path | None, options: GivenOptions) -> None:
     if pipeline is not None:
         if options.names:
             text = " and ".join(options.names)
-            raise click.UsageError(f"a PIPELINE file says what {text} would: give one or the other")
+            raise click.UsageError(f"a PIPELINE file sets what {text} would: pass one or the other")
         return
     check_one_connector(options.connector, options.manifest_path)
     if options.connector is None and options.manifest_path is None:
@@ -157,7 +157,7 @@ def _field(path: Sequence[str], what: str, stream: str, file: str) -> str:
     if len(path) != 1:
         raise CatalogError(
             f"found {dotted(tuple(path))!r} in the {what} of {stream!r}, expected a field of the record itself: "
-            "a table has columns of these alone",
+            "only these become columns of a table",
             path=file,
         )
     return path[0]

@@ -40,7 +40,7 @@ _RUNS = 10
 def plan(pipeline: Path, *, most: int, allow_custom_code: bool, as_json: bool) -> int:
     """Show what a sync of a PIPELINE file would read and write, in figures; reads and writes nothing.
 
-    Planning a substream asks the API for its parents. The exit code is 1 where a stream cannot be planned.
+    Planning a substream requests its parents from the API. The exit code is 1 if a stream cannot be planned.
     """
     secrets = Secrets()
     with plain_errors(secrets), warnings_on_stderr(secrets), retries_on_stderr(secrets), locating(pipeline):
@@ -145,7 +145,7 @@ def show_previews(previews: Iterable[Preview], mask: Mask, notes: Iterable[str] 
 
 def _start(state: JsonValue) -> str:
     cursors = _cursors(state)
-    return f"goes on from {cursors}" if cursors else "from its start"
+    return f"resumes from {cursors}" if cursors else "from its start"
 
 
 def _cursors(state: JsonValue) -> str:

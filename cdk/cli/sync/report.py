@@ -29,7 +29,7 @@ class SyncReport:
         for option, file in (("--report", path), ("--metrics", metrics)):
             if file is not None and not file.parent.is_dir():
                 raise click.UsageError(
-                    f"'{option}': there is no folder {str(file.parent)!r}; make it, or choose another"
+                    f"'{option}': there is no folder {str(file.parent)!r}; create it, or choose another"
                 )
         if metrics is not None and find_spec("prometheus_client") is None:
             raise click.UsageError("'--metrics': its package is missing: pip install 'spark-cdk[metrics]'")

@@ -37,15 +37,15 @@ class Signals:
             raise KeyboardInterrupt(why)
         if self.display is None or not self.display.note_ending(why):
             # Not through `sys.stderr`: the signal may have interrupted a write to it.
-            os.write(_STDERR, f"{why}: ending at the next checkpoints; once more ends at once\n".encode())
+            os.write(_STDERR, f"{why}: ending at the next checkpoints; a second signal ends it at once\n".encode())
 
 
 class _Interrupted(click.ClickException):
     """A signal ended the sync at once. The exit code is the one that shells use for the signal."""
 
     def __init__(self, number: int) -> None:
-        how = "told to end" if number == signal.SIGTERM else "interrupted"
-        super().__init__(f"{how}; what was committed is safe: run the sync again to go on")
+        how = "terminated (SIGTERM)" if number == signal.SIGTERM else "interrupted"
+        super().__init__(f"{how}; what was committed is safe: run the sync again to continue")
         self.number = number
 
     @property

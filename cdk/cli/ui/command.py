@@ -12,14 +12,14 @@ from cdk.cli.options import any_code_option, with_egress
 
 @click.command()
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Where on 127.0.0.1. Default: a free one."
+    "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port on 127.0.0.1. Default: a free one."
 )
 @any_code_option
 @with_egress
 def ui(*, port: int, allow_custom_code: bool) -> int:
-    """Show the pipelines of this folder, their runs and states, as a page; draft, edit and try manifests on it.
+    """Serve a page with the pipelines of this folder, their runs and states; draft, edit and try manifests on it.
 
-    The page is on 127.0.0.1, for who has the address that is printed. Ctrl-C ends it.
+    The page is served on 127.0.0.1, to whoever has the address that is printed. Ctrl-C ends it.
     """
     try:
         import uvicorn  # noqa: PLC0415 - an extra

@@ -55,7 +55,7 @@ def save_manifest(
     """
     before = open_manifest(path)
     if before.version != edited.version:
-        raise ConfigError("has changed since it was opened here; copy your text, open it again", path=str(path))
+        raise ConfigError("has changed since it was opened here; copy your text, and open it again", path=str(path))
     if masks := _masks(path, edited.text, before.text):
         return CheckedFile(path, "manifest", masks)
     # In the same folder, to which the paths in a manifest are relative.

@@ -95,7 +95,7 @@ def _for_who_knows(token: str) -> Callable[[Request, RequestResponseEndpoint], A
         # Browsers treat another port of this host as the same site, so its forms would send the cookie, too.
         elsewhere = request.method == "POST" and request.headers.get("sec-fetch-site") != "same-origin"
         if elsewhere:
-            response: Response = PlainTextResponse("a form of this page alone is answered", 403)
+            response: Response = PlainTextResponse("only forms of this page are accepted", 403)
         elif hmac.compare_digest(request.query_params.get("token", "").encode(), token.encode()):
             response = RedirectResponse(request.url.path, 303)
             response.set_cookie(cookie, token, httponly=True, samesite="strict")

@@ -105,4 +105,4 @@ def test_programs_get_one_document(cli: CommandLine) -> None:
     assert (ran.code, answer["format"], answer["healthy"]) == (1, "spark-cdk-doctor/1", False)
     names = [finding["name"] for finding in answer["findings"]]
     assert names == ["versions", "Spark", "Java", "disk", "pipeline"]
-    assert answer["findings"][-1]["fix"] == "correct it; `spark-cdk validate missing.yaml` says if that is all"
+    assert answer["findings"][-1]["fix"] == "correct it; `spark-cdk validate missing.yaml` reports what else is wrong"

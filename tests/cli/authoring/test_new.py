@@ -32,7 +32,7 @@ def test_its_files_are_without_mistakes(
     validated = cli("validate", "config.json", "pipeline.yaml", *option.split())
 
     assert (written.code, validated.code) == (0, 0), validated.lines
-    assert written.lines[-1] == f"next: cd {name} && pytest; README.md says what then"
+    assert written.lines[-1] == f"next: cd {name} && pytest; README.md describes the next steps"
 
 
 def test_its_tests_pass_at_once(cli: CommandLine) -> None:
@@ -221,14 +221,14 @@ def test_a_curl_command_whose_request_fails_writes_nothing(cli: CommandLine, tmp
 def test_there_is_nothing_to_send_without_a_curl_command(cli: CommandLine) -> None:
     ran = cli("new", "shop-api", "--yaml", "--send")
 
-    assert (ran.code, "--send sends what --from-curl says; give both" in ran.stderr) == (2, True)
+    assert (ran.code, "--send sends the request of --from-curl; pass both" in ran.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
         (("--yaml", "--python"), "--python and --yaml exclude each other"),
-        (("--python", "--from-curl", "curl https://a"), "draft a manifest; leave --python out"),
+        (("--python", "--from-curl", "curl https://a"), "draft a manifest; omit --python"),
     ],
 )
 def test_a_connector_is_written_in_one_language(

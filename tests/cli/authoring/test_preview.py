@@ -114,7 +114,7 @@ def test_a_failure_is_shown_behind_what_was_sent_and_is_the_exit_code(cli: Comma
     ("argv", "code", "text"),
     [
         (("usres",), 1, "the source has no stream 'usres'; did you mean 'users'?"),
-        (("users", "--step", "--json"), 2, "give one"),
+        (("users", "--step", "--json"), 2, "pass one"),
         (("users", "--state", "none.json"), 1, "none.json: cannot be read"),
     ],
 )
@@ -143,7 +143,7 @@ def test_the_program_of_one_connector_has_it_too(capsys: pytest.CaptureFixture[s
         launch(names["One"], ["preview", "users", "-n", "2"])
 
     assert ended.value.code == 0
-    assert "an interrupted read goes on at" in capsys.readouterr().out
+    assert "an interrupted read resumes at" in capsys.readouterr().out
 
 
 def test_fields_that_the_terminal_has_no_room_for_are_named(

@@ -144,7 +144,7 @@ def test_connections_beside_the_kit_are_warned_of_and_refused_in_a_replay(
     synced = cli("sync", *options, "--target", "tables", "--catalog", streams, "-q")
 
     assert recorded.code == 0
-    assert "beside.py:14, in read_page) are not the kit's: not recorded, and refused while" in recorded.stderr
+    assert "beside.py:14, in read_page) are not the kit's: they are not recorded, and refused" in recorded.stderr
     assert (ran.code, synced.code) == (1, 1)
     assert "that the kit does not open" in synced.stderr
     assert {record["record"]["stream"] for record in ran.of_type("RECORD")} == {"products"}

@@ -92,7 +92,7 @@ def test_a_pipeline_is_simulated_with_its_write_modes_and_its_own_tables_and_sta
     ids = [row["id"] for row in rows(tmp_path / "trial" / "notes")]
     assert sorted(ids) == [*range(1, 14)]
     assert {path for path in tmp_path.iterdir() if path.name != "__pycache__"} == {*before, tmp_path / "trial"}
-    assert "a PIPELINE file says what --target would" in unsimulated.stderr
+    assert "a PIPELINE file sets what --target would" in unsimulated.stderr
 
 
 @pytest.mark.usefixtures("notes")
@@ -127,7 +127,7 @@ def test_a_proof_by_generated_records_says_that_they_are(cli: CommandLine, tmp_p
     proved = cli("prove", *OPTIONS, "--simulate", "records=4", *limits)
 
     assert proved.code == 0, proved.stderr
-    assert "note: all records were generated (--simulate); no API was asked" in proved.lines
+    assert "note: all records were generated (--simulate); no request was sent to the API" in proved.lines
     assert "generated rows" in (tmp_path / "badge.svg").read_text()
 
 
@@ -154,7 +154,7 @@ def test_the_api_is_served_with_links_that_lead_to_the_server(notes: Path) -> No
         (("sync", "--simulate"), "which connector?"),
         (
             ("read", *OPTIONS, "--simulate", "records=1", "--cassette", "notes.yaml"),
-            "--cassette and --simulate both answer the requests: give one of them",
+            "'--cassette' and '--simulate' exclude each other: pass one of them",
         ),
     ],
 )
@@ -182,4 +182,4 @@ def test_a_port_that_is_taken_is_an_error_that_says_so(cli: CommandLine, command
         run = cli(*command, "--port", str(port))
 
     assert run.code == 1
-    assert f"--port {port}: nothing can listen there (Address already in use); choose another one" in run.stderr
+    assert f"--port {port}: cannot listen on it (Address already in use); choose another port" in run.stderr

@@ -64,7 +64,7 @@ def test_good_files_are_good(cli: CommandLine, tmp_path: Path) -> None:
         "state.json: a state without mistakes",
         "catalog.json: a catalog without mistakes",
         f"pipeline.yaml:3 source.config.key: warning: {UNSET}",
-        "pipeline.yaml:3 source.config: warning: is not checked without a value of API_KEY",
+        "pipeline.yaml:3 source.config: warning: is not checked without a value for API_KEY",
     ]
     assert ran.code == 0
 
@@ -341,7 +341,7 @@ def test_a_state_whose_streams_are_not_known_is_said_not_to_be_compared(
 
     lines = cli("validate", "state.json", "--kind", "state", *options).lines
 
-    warning = "state.json:1: warning: is not compared with the streams of the connector, which takes a config: "
+    warning = "state.json:1: warning: is not compared with the streams of the connector, which requires a config: "
     assert any(line.startswith(warning) for line in lines) == warned, lines
     assert any("did you mean 'users'?" in line for line in lines) == ("--config" in options)
 
@@ -470,7 +470,7 @@ def test_catalogs_and_states_are_held_against_the_streams(cli: CommandLine, tmp_
     assert ran.code == 1
     assert "state of users.day: found 'yesterday'" in ran.lines[0]
     assert "did you mean 'users'?" in ran.lines[1]
-    assert "'users' is there twice; once is enough" in ran.lines[2]
+    assert "'users' is listed twice; list it once" in ran.lines[2]
     assert [line.startswith("catalog.json:") for line in ran.lines] == [False, True, True]
 
 
@@ -493,7 +493,7 @@ def test_programs_get_one_document(cli: CommandLine, tmp_path: Path) -> None:
     [
         (("missing.json",), "missing.json: cannot be read: No such file or directory"),
         (("new.json",), "new.json: there is no such file; copy new.example.json to this path, and fill it in"),
-        (("config.json",), "say of which connector"),
+        (("config.json",), "name its connector"),
         (("shop.py",), ": found Python, expected a manifest, pipeline, config, catalog or state"),
     ],
 )

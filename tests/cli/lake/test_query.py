@@ -91,10 +91,10 @@ def test_histories_and_tables_of_namespaces_have_names(cli: CommandLine) -> None
         ("select 1 from ordres", TABLES),
         ("select 1 from eu.Eu-Products", TABLES),
         ('select 1 from eu."Eu-Products"', TABLES),
-        ("selec", "the query cannot be answered: SQL error"),
+        ("selec", "the query failed: SQL error"),
         ("select nope from orders", "No field named nope"),
-        ("select id / 0 from orders", "the query cannot be answered"),
-        ("insert into orders (id) values (9)", "the query cannot be answered"),
+        ("select id / 0 from orders", "the query failed"),
+        ("insert into orders (id) values (9)", "the query failed"),
         ("select 1; select 2", "single SQL statement"),
     ],
 )

@@ -215,7 +215,7 @@ def test_a_pipeline_that_never_ran_has_no_runs(cli: CommandLine, folder: Path) -
     (folder / "tables").mkdir()
 
     assert listed(cli) == []
-    assert cli("runs", "pipeline.yaml").lines == ["shop: there was no sync yet"]
+    assert cli("runs", "pipeline.yaml").lines == ["shop: no sync has run yet"]
 
 
 def test_what_cannot_be_read_is_an_error(cli: CommandLine) -> None:

@@ -112,7 +112,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_state_of_a_stream_the_source_lacks_is_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     load(tmp_path, json.dumps([{"stream": {"stream_descriptor": {"name": "usres"}, "stream_state": {}}}]))
 
-    assert "'usres', a stream the source lacks; did you mean 'users'?" in caplog.text
+    assert "'usres', a stream that the source does not have; did you mean 'users'?" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_diff_compares_two_states_of_a_stream(state: CommandLine, orders: Filled
     ran = state("diff", "1", "3", "--stream", "orders")
 
     assert ran.lines == ["records: 1 → 3", f"updated_at: {JAN} → {MAR}"]
-    assert state("diff", "2", "2").lines == ["nothing differs"]
+    assert state("diff", "2", "2").lines == ["no differences"]
     refused = state("diff", "2", "9")
     assert (refused.code, refused.stderr) == (1, "Error: orders: state 9 is not retained, expected one of 1, 2, 3\n")
     assert orders.version == 3
@@ -597,7 +597,7 @@ def test_numbers_belong_to_one_stream(state: CommandLine, orders: Filled, folder
     ran = state("rollback", "1")
 
     assert ran.code == 1
-    assert "choose one by --stream: orders, users" in ran.stderr
+    assert "choose one with --stream: orders, users" in ran.stderr
     assert orders.version == 3
 
 
@@ -790,10 +790,10 @@ def test_tables_that_a_pipeline_filled_under_another_name_are_told(
 
     assert ran.code == 0
     (line,) = [line for line in ran.lines if " of the target " in line]
-    assert line.startswith("1 table of the target are of 'shop' alone; if that was the pipeline's name before")
+    assert line.startswith("1 table of the target belong only to 'shop'; if that was the pipeline's name before")
     StreamTable(folder / "tables" / "users", "store", "users", ID).commit(PAGES)
     (line,) = [line for line in state(verb).lines if " of the target " in line]
-    assert line == "1 table of the target are of 'shop' alone"
+    assert line == "1 table of the target belong only to 'shop'"
     assert not any(" of the target " in line for line in state(verb, "--stream", "users").lines)
 
 

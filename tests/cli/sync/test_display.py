@@ -86,7 +86,10 @@ def test_the_summary_says_what_became_of_each_stream() -> None:
 
     assert "✗ failed, resumed" in said
     assert "incremental, append" in said
-    again = "2 slices read again from the start: the saved page tokens are stale; what was there of them is there twice"
+    again = (
+        "2 slices read again from the start: the saved page tokens expired; rows of these that were committed before "
+        "are duplicated"
+    )
     assert f"\norders: {again}\n" in said
     assert "\norders: the source is down\n" in said
     assert "traceback" not in said
@@ -95,7 +98,7 @@ def test_the_summary_says_what_became_of_each_stream() -> None:
 def test_an_overwrite_that_is_not_complete_is_said_to_be_hidden() -> None:
     failed = replace(USERS, status=Status.FAILED)
 
-    assert "\nusers: the new rows are not visible before they are complete\n" in summary(failed)
+    assert "\nusers: the new rows are not visible until they are complete\n" in summary(failed)
     assert "not visible" not in summary(USERS, ORDERS, replace(failed, read=0, written=0, commits=0))
     assert "not visible" in summary(replace(failed, read=0, written=0, commits=0, resumed=True))
 
@@ -197,7 +200,7 @@ def test_on_a_terminal_the_progress_is_live() -> None:
         heads.append(display._head(clock.now).plain)
 
     assert heads == [
-        " shop  0 rows in 0 s, looking at the tables",
+        " shop  0 rows in 0 s, inspecting the tables",
         " shop  12,345,670 rows in 0 s, starting Spark",
         " shop  12,345,670 rows in 1 s, no commit yet, next in 3 s",
         " shop  12,345,670 rows in 5 s, no commit yet, next is due",
@@ -222,7 +225,7 @@ def test_the_summary_says_what_was_asked_of_the_api() -> None:
     )
     said = summary(asked)
 
-    assert "; 1,504 requests, 3.2 MB received, 4 tried again, 2 m 05 s of waiting" in said
+    assert "; 1,504 requests, 3.2 MB received, 4 retried, 2 m 05 s of waiting" in said
     assert "request" not in summary(USERS)
 
 
@@ -236,10 +239,13 @@ def test_a_stream_that_was_interrupted_before_a_position_is_said_to_begin_anew()
         for reports in ([anew, replace(anew, name="days")], [anew, goes_on], [replace(waits, resumed=False), goes_on])
     )
 
-    note = "users: nothing of it is committed, for it was interrupted before its first checkpoint"
-    assert "max_requests: the next sync begins users, days anew\n" in alone
-    assert "max_requests: what was read is committed, the next sync goes on there, but begins users anew\n" in both
-    assert "max_requests: what was read is committed, the next sync goes on there\n" in neither
+    note = "users: nothing of it is committed, because it was interrupted before its first checkpoint"
+    assert "max_requests: the next sync reads users, days from the start\n" in alone
+    assert (
+        "max_requests: what was read is committed, and the next sync resumes there, but reads users from the start\n"
+        in both
+    )
+    assert "max_requests: what was read is committed, and the next sync resumes there\n" in neither
     assert [note in said for said in (alone, both, neither)] == [True, True, False]
     assert [said.count("resumed") for said in (alone, both, neither)] == [0, 1, 1]
 
@@ -250,7 +256,7 @@ def test_a_limit_that_ends_while_partitions_are_listed_is_named_as_what_read_not
 
     said, others = (summary(report, run=run) for report in (listing, replace(listing, http=HttpMetrics())))
 
-    assert "users: none of its partitions was read, for it was interrupted while they were listed" in said
+    assert "users: none of its partitions was read, because it was interrupted while they were listed" in said
     assert "none of its partitions" not in others
 
 
@@ -263,7 +269,9 @@ def test_values_that_did_not_fit_are_noted() -> None:
 
 
 def test_rows_without_a_key_are_noted() -> None:
-    assert "\nusers: 2 rows without a primary key that fits; each is kept apart\n" in summary(replace(USERS, apart=2))
+    assert "\nusers: 2 rows without a valid primary key; each is stored as a row of its own\n" in summary(
+        replace(USERS, apart=2)
+    )
 
 
 def test_rows_that_the_source_has_no_more_are_noted() -> None:
@@ -275,7 +283,7 @@ def test_rows_that_the_source_has_no_more_are_noted() -> None:
     deleted = replace(flagged, removal="hard", missing=1, removed=1)
     assert "\nusers: 1 row that the source no longer has was deleted\n" in noted(deleted)
     counted = replace(flagged, removal="report", missing=2, removed=0, retained_because="removal is report")
-    assert "\nusers: 2 rows that the source no longer has stayed: removal is report\n" in noted(counted)
+    assert "\nusers: 2 rows that the source no longer has were retained: removal is report\n" in noted(counted)
     assert "no more" not in noted(replace(counted, missing=0))
     assert "no more" not in noted(replace(counted, retained_because="too many", refused=True))
 

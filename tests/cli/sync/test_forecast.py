@@ -79,9 +79,9 @@ def test_what_is_another_than_in_the_last_run_is_said() -> None:
     saved = replace(SAVED, keys=("id",), state={"since": 5})
 
     assert [*changes(planned(merged, saved), first_run=False)] == [
-        "another write mode than in the last run: append → append_dedup",
-        "another primary key than in the last run: id → shop, id",
-        "another cursor than in the last run: since → at",
+        "the write mode changed since the last run: append → append_dedup",
+        "the primary key changed since the last run: id → shop, id",
+        "the cursor changed since the last run: since → at",
     ]
     assert [*changes(planned(), first_run=False)] == []
     assert [*changes(planned(saved=None), first_run=False)] == ["new since the last run"]

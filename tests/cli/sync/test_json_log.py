@@ -136,7 +136,9 @@ def test_that_it_is_told_to_end_is_a_line(cli: CommandLine) -> None:
 
     logged = lines(ran)
     assert (ran.code, logged[-1]["status"]) == (143, "interrupted")
-    assert "SIGTERM: ending at the next checkpoints; once more ends at once" in [line["message"] for line in logged]
+    assert "SIGTERM: ending at the next checkpoints; a second signal ends it at once" in [
+        line["message"] for line in logged
+    ]
 
 
 def test_a_line_is_of_the_stream_that_its_thread_works_for_or_that_it_names(capfd: pytest.CaptureFixture[str]) -> None:

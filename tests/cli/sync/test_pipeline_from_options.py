@@ -155,8 +155,8 @@ def test_generations_of_a_catalog_decide_what_becomes_of_older_rows(
     [
         ([], "Missing argument 'PIPELINE', or options"),
         (["--connector", "my shop.py"], "Missing option '--target'"),
-        (["--connector", "a", "--manifest-path", "m.yaml"], "are two connectors: give one"),
-        (["p.yaml", "--config", "config.json", "--name", "x"], "says what --config and --name would: give one"),
+        (["--connector", "a", "--manifest-path", "m.yaml"], "exclude each other: pass one"),
+        (["p.yaml", "--config", "config.json", "--name", "x"], "sets what --config and --name would: pass one"),
     ],
 )
 def test_what_to_sync_is_said_once(cli: CommandLine, options: list[str], why: str) -> None:

@@ -105,7 +105,7 @@ def test_a_plan_goes_on_from_the_state_of_the_table(cli: CommandLine, folder: Pa
 
     ran = cli("plan", "pipeline.yaml")
 
-    assert 'goes on from {"team":0} on 2024-01-' in ran.lines[0]
+    assert 'resumes from {"team":0} on 2024-01-' in ran.lines[0]
 
 
 def test_programs_get_one_document_of_as_many_slices_as_they_want(cli: CommandLine) -> None:
@@ -127,7 +127,7 @@ def test_what_changed_since_the_last_run_and_what_is_expected_are_told(cli: Comm
     (folder / "shop.py").write_text(SHOP.replace("for n in range(3)", "for n in range(1, 5)"))
     assert cli("plan", "pipeline.yaml").lines[1:3] == [
         "  2 partitions since the last run",
-        "  1 partition of the state with nothing to read, or gone",
+        "  1 partition of the state with nothing to read, or no longer listed",
     ]
     assert any(line.startswith("expected to take ") for line in cli("plan", "pipeline.yaml").lines)
     path.write_text(PIPELINE + "spark: {start: never}\nstreams: [teams]\n")

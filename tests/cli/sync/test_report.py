@@ -88,7 +88,7 @@ def test_a_file_that_cannot_lie_there_is_refused_before_anything_is_read(
     ran = cli("sync", "pipeline.yaml", option, "nowhere/file")
 
     assert (ran.code, (shop / "tables").exists()) == (2, False)
-    assert f"'{option}': there is no folder 'nowhere'; make it, or choose another" in ran.stderr
+    assert f"'{option}': there is no folder 'nowhere'; create it, or choose another" in ran.stderr
 
 
 def test_without_its_package_metrics_are_refused_and_nothing_else(

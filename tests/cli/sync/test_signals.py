@@ -151,9 +151,9 @@ def test_a_signal_ends_a_sync_at_its_checkpoint_and_the_next_one_goes_on_there(
         with sync(tmp_path) as second:
             told = second.communicate(timeout=TIMEOUT)
 
-    assert line == f"{why}: ending at the next checkpoints; once more ends at once\n"
+    assert line == f"{why}: ending at the next checkpoints; a second signal ends it at once\n"
     assert first.returncode == 128 + number
-    assert f"interrupted by {why}: what was read is committed, the next sync goes on there" in out
+    assert f"interrupted by {why}: what was read is committed, and the next sync resumes there" in out
     assert (report["status"], report["interrupted"], report["error"]) == ("interrupted", why, None)
     (stream,) = report["streams"]
     assert (stream["status"], stream["records"]["written"] >= 3) == ("interrupted", True)
@@ -200,7 +200,7 @@ def test_a_second_signal_ends_a_sync_at_once(tmp_path: Path) -> None:
                 process.kill()
 
     assert process.returncode == 128 + signal.SIGTERM
-    assert said.splitlines()[-1].startswith("Error: told to end; what was committed is safe")
+    assert said.splitlines()[-1].startswith("Error: terminated (SIGTERM); what was committed is safe")
     assert json.loads((tmp_path / "report.json").read_text())["interrupted"] == "SIGTERM"
 
 

@@ -340,7 +340,7 @@ def test_ctrl_c_ends_the_sync_and_its_tasks_on_the_server(server: str, tmp_path:
                 assert held.asked.wait(TIMEOUT)
                 sync.send_signal(signal.SIGINT)
                 assert sync.stderr is not None
-                assert any("once more ends at once" in line for line in sync.stderr)
+                assert any("a second signal ends it at once" in line for line in sync.stderr)
                 sync.send_signal(signal.SIGINT)
                 said = sync.communicate(timeout=TIMEOUT)[1]
             finally:
