@@ -235,8 +235,8 @@ def _repeating(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool
     for keys, stream in _all_streams(value):
         cursor, retriever = as_object(stream.get("incremental_sync")), as_object(stream.get("retriever"))
         # A window as long as the granularity is a single day, or hour, which its start names.
-        step, granule = cursor.get("step"), cursor.get("cursor_granularity")
-        if not step or step == granule or cursor.get("end_time_option") or cursor.get("is_client_side_incremental"):
+        step, granularity = cursor.get("step"), cursor.get("cursor_granularity")
+        if not step or step == granularity or cursor.get("end_time_option") or cursor.get("is_client_side_incremental"):
             continue
         requests = [retriever.get(name) for name in ("requester", "creation_requester") if name in retriever]
         built_in = all(as_object(request).get("type") == "HttpRequester" for request in requests)
