@@ -490,7 +490,7 @@ BUGS = [
     Bug(
         "a requester of code signs with what it has set",
         "compat/facades/instantiate",
-        "client.authenticator = signer(CustomObject(own, ctx.runtime))",
+        "client.authenticator = authenticator_of(CustomObject(own, ctx.runtime))",
         "pass",
         "tests/compat/test_requests.py",
     ),
@@ -3234,8 +3234,8 @@ BUGS = [
     Bug(
         "pages that a body asks for are asked for there",
         "authoring/detection",
-        'asked_in = part or "query"',
-        'asked_in = "query"',
+        'default_location = part or "query"',
+        'default_location = "query"',
     ),
     Bug(
         "a page as full as was asked for is no last one without a word",
@@ -3308,7 +3308,7 @@ BUGS = [
         "retries = _RETRIES",
     ),
     Bug(
-        "the list that is called as the path is the one of records",
+        "the list that has the name of the path is the one of records",
         "authoring/drafts/record_lists",
         "            return 0\n",
         "            return 2\n",

@@ -80,7 +80,7 @@ def _answered(
         detection = Detection((), [error.body], {}, (), ())
     except DecodeError as error:
         raise ConfigError(
-            f"{error.message}; have the command ask for JSON, such as by -H 'Accept: application/json', or draft it "
+            f"{error.message}; have the command request JSON, such as with -H 'Accept: application/json', or draft it "
             "without sending it"
         ) from error
     best = None if detection.best is None else detection.best.paginator
@@ -102,8 +102,8 @@ def _answered(
     guesses = [*_page_guesses(stream.name, detection), *_field_guesses(records, key)]
     if secrets.holds("\n".join([canonical(component), *map(str, guesses)])):
         raise ConfigError(
-            f"{stream.name}: found a secret of the command in the response where a field or a parameter is named, "
-            "expected it nowhere in the manifest; draft it without sending the request"
+            f"{stream.name}: found a secret of the command in the response, in the name of a field or a "
+            "parameter, expected none in the manifest; draft it without sending the request"
         )
     return replace(
         stream,
@@ -151,12 +151,12 @@ def _page_guesses(name: str, detection: Detection) -> Iterator[Guess]:
         yield Guess(best.guess.what, best.why, check)
         return
     count = len(detection.trials)
-    tried = f"{count} ways were tried, and none brought other records" if count else ""
-    check = f"`spark-cdk detect {name}` shows what came of each way"
+    tried = f"{count} ways were tried, and none returned other records" if count else ""
+    check = f"`spark-cdk detect {name}` shows the result of each"
     if detection.doubt:
-        untold = tried or "neither request nor response says how to ask for the next page"
+        untold = tried or "neither request nor response shows how to request the next page"
         yield Guess(
-            "pagination is MISSING: one page is read of several", f"there is {detection.doubt}; {untold}", check
+            "pagination is MISSING: only one of several pages is read", f"there is {detection.doubt}; {untold}", check
         )
     else:
         why = tried or "the response has nothing that leads to the next page"
@@ -171,12 +171,12 @@ def _field_guesses(records: Sequence[Record], key: str | None) -> Iterator[Guess
     if len(records) == 1:
         yield Guess("no key", "of one record, each field is unique", check)
     elif key is None:
-        yield Guess("no key", f"no field that is called like one has another value in each {count}", check)
+        yield Guess("no key", f"no field that is named like one has a different value in each {count}", check)
     else:
-        yield Guess(f"primary key `{key}`", f"each {count} has another", check)
+        yield Guess(f"primary key `{key}`", f"each {count} has a different value", check)
     missing = [name for name in dict.fromkeys(chain(*records)) if all(record.get(name) is None for record in records)]
     if names := ", ".join(f"`{name}`" for name in missing):
         yield Guess(f"not in the schema: {names}", f"null in all {len(records):,} records, so of no known type", check)
     if dates := ", ".join(f"`{name}`" for name in islice(cursor_candidates(records), _SHOWN)):
-        why = f"the responses do not say whether the API filters by {dates}"
+        why = f"the responses do not show whether the API filters by {dates}"
         yield Guess("no cursor: each sync reads all", why, "its documentation, then add an `incremental_sync`")

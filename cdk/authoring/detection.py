@@ -30,7 +30,9 @@ _NEXT_FIELDS = 6
 """The most parameters that are tried together with a field that names the next page."""
 _DEEPEST = 4
 _PARAMETERS = ("request_parameters", "request_body_json", "request_body_data")
-_NOT_TRIED = "the names in request and response; it was not tried, for what is no GET may write and is sent once"
+_NOT_TRIED = (
+    "the names in request and response; it was not tried: requests other than GET may write, so they are sent only once"
+)
 
 
 class NoRecords(ConfigError):
@@ -232,7 +234,7 @@ def _verdict(
         return False, error_text(error)
     first = as_list(path(*where)(_body(pages[0])))
     if not first or (records and not _ids(records, records) & _ids(first, records)):
-        what = "has other records than the request as it is: it would miss those" if first else "is empty"
+        what = "has other records than the unchanged request: it would miss those" if first else "is empty"
         return False, f"its first page {what}"
     if len(pages) == 1 or not pages[1].exchanges:
         note = pages[0].note
@@ -271,16 +273,19 @@ def _guesses(
     request, response, _ = exchange
     leaves = dict(_leaves(body, (), tuple(where)))
     part, in_body = request.body_fields
-    asked_in = part or "query"
-    sent = {**known_parameters(in_body, asked_in), **known_parameters(dict(query_of(request.full_url)), "query")}
+    default_location = part or "query"
+    sent = {
+        **known_parameters(in_body, default_location),
+        **known_parameters(dict(query_of(request.full_url)), "query"),
+    }
     echoed = {_PAGES.get(plain(keys[-1]), keys[-1]): value for keys, value in leaves.items() if _counts(keys, value)}
     # Parameters of the request take precedence over fields of the response with the same role.
     roles = {role(key) for key in sent} - {None}
-    shown = known_parameters({key: value for key, value in echoed.items() if role(key) not in roles}, asked_in)
+    shown = known_parameters({key: value for key, value in echoed.items() if role(key) not in roles}, default_location)
     usual = ({"page": 1}, {"page": 0}, {"offset": 0, "limit": len(records)})
     headers = dict(response.headers) if isinstance(response, Response) else {}
     schemas = {keys: _schema(value) for keys, value in leaves.items()}
-    facts = PageFacts(name, {**shown, **sent}, schemas, headers, "", _key(records), asked_in=asked_in)
+    facts = PageFacts(name, {**shown, **sent}, schemas, headers, "", _key(records), default_location=default_location)
     bare = replace(facts, leaves={}, headers={})
     named = by_next_field(facts)
     if once:
@@ -292,7 +297,7 @@ def _guesses(
         ((once, each) for each in islice(named, _NEXT_FIELDS)),
         [(True, guess_paginator(replace(bare, parameters={**sent, **shown})))],
         (
-            (False, guess_paginator(replace(bare, parameters={**sent, **known_parameters(each, asked_in)})))
+            (False, guess_paginator(replace(bare, parameters={**sent, **known_parameters(each, default_location)})))
             for each in (() if once else usual)
         ),
     )
@@ -333,4 +338,4 @@ def _body(page: PreviewPage) -> JsonValue:
             return body
     except DecodeError:
         pass
-    raise ConfigError("the stream's first page is no response with JSON, and nothing else is looked at here")
+    raise ConfigError("the stream's first page is not a JSON response, and only JSON can be examined")

@@ -103,7 +103,7 @@ def disk_finding(name: str, path: Path, free: Callable[[Path], int]) -> Finding:
     """Check the free disk space at a path."""
     room = free(path)
     text = f"{room / _GB:.1f} GB free at {path}"
-    fix = "make room, or choose another disk (TMPDIR, target.path)"
+    fix = "free some space, or choose another disk (TMPDIR, target.path)"
     if room >= _LITTLE:
         return Finding(name, "ok", text)
     return Finding(name, "failed" if room < _TOO_LITTLE else "warning", text, fix)
@@ -154,7 +154,7 @@ def _checked(
 def _source_findings(exchanges: Sequence[Exchange], error: Exception | None) -> Iterator[Finding]:
     hosts = list(dict.fromkeys(str(origin(each.request.url)) for each in exchanges))
     answered = [each for each in exchanges if isinstance(each.outcome, Response)]
-    network = "look at the address, the name server, the firewall and the proxy (HTTPS_PROXY, NO_PROXY)"
+    network = "check the address, the name server, the firewall and the proxy (HTTPS_PROXY, NO_PROXY)"
     if not hosts:
         yield Finding("network", "skipped", "the check of the source sent no request")
     elif answered:
@@ -188,13 +188,15 @@ def _clock_finding(exchanges: Sequence[Exchange], now: datetime) -> Finding:
             seconds = f"{skew.total_seconds():.0f} s apart from the clock of {origin(each.request.url)}"
             if skew <= _SKEW:
                 return Finding("clock", "ok", seconds)
-            return Finding("clock", "warning", seconds, "set it by a time server: tokens and cursors go by it")
+            return Finding(
+                "clock", "warning", seconds, "synchronize it with a time server: tokens and cursors depend on it"
+            )
     return Finding("clock", "skipped", "no response says its time")
 
 
 def _target_finding(settings: Pipeline) -> Finding:
     path = settings.target.path
-    fix = "correct target.path or target.storage, or what you may do there"
+    fix = "correct target.path or target.storage, or your permissions there"
     try:
         folder = folder_at(path, settings.target.storage)
         with folder.explaining():
@@ -212,7 +214,7 @@ def _probe(folder: Folder) -> None:
     try:
         folder.write(name, content)
         if folder.read(name) != content:
-            raise OSError("what was written is not what was read")
+            raise OSError("the content read differs from what was written")
     finally:
         folder.delete(name)
         for path in missing:
@@ -222,13 +224,13 @@ def _probe(folder: Folder) -> None:
 def _state_finding(settings: Pipeline) -> Finding:
     provider = settings.state.state_provider
     if provider is None or not settings.state.enabled:
-        return Finding("state", "ok", "the tables keep it")
+        return Finding("state", "ok", "stored in the tables")
     try:
         store = open_store(provider.model_dump())
         try:
             store.create(_KEY, 1, b"probe")
             if store.read(_KEY, 1) != b"probe":
-                return Finding("state", "failed", "what was written is not what was read", "use another store")
+                return Finding("state", "failed", "the content read differs from what was written", "use another store")
         finally:
             store.drop(_KEY, [1], [])
             store.close()

@@ -78,7 +78,11 @@ def _expressions(manifest: Manifest, value: JsonValue, schema: JsonSchema) -> It
         for path in [] if changed else _keys_read(text, "config"):
             if (known := _known(schema, path[:-1])) is not None and path[-1] not in known:
                 shown = "".join(f"[{name!r}]" for name in path)
-                yield keys, f"reads config{shown}, which the spec does not have{did_you_mean(path[-1], known)}", False
+                yield (
+                    keys,
+                    f"reads config{shown}, which the spec does not declare{did_you_mean(path[-1], known)}",
+                    False,
+                )
         if "stream_partition" not in text or (fields := _partition_fields(value, keys)) is None:
             continue
         for name, *_ in _keys_read(text, "stream_partition"):

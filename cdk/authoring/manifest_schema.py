@@ -31,12 +31,12 @@ from cdk.declarative.model.field_shapes import (
 from cdk.declarative.syntax.legacy_syntax import former_types
 
 _ROOT = "DeclarativeSource"
-_PARAMETERS = {"type": "object", "description": "Values that this component gives to all components below it."}
+_PARAMETERS = {"type": "object", "description": "Values that this component passes to all components below it."}
 
 _FORMER = "FormerComponent"
 _REFERRING = {
     "$ref": {"type": "string", "description": "A part of this manifest, such as `#/definitions/requester`."},
-    "$options": {"description": "What `$parameters` was called in old manifests.", "doNotSuggest": True},
+    "$options": {"description": "The name of `$parameters` in old manifests.", "doNotSuggest": True},
 }
 _LINK = {"type": "string", "pattern": r"^(#/|\*ref\()", "title": "A reference"}
 _REFERENCE = {"type": "object", "required": ["$ref"], "properties": {"$ref": {"type": "string"}}}

@@ -75,7 +75,7 @@ def preview_pages(stream: Stream, state: StreamState) -> Generator[PreviewPage]:
             yield PreviewPage(where, planning.exchanges, trace.drain().exchanges, error=error)
 
 
-_NO_SLICE = "there is nothing to read: its parents or lists bring no partition, or its state covers all"
+_NO_SLICE = "there is nothing to read: its parents or lists return no partition, or its state covers everything"
 
 
 def _page(slice: Slice, page: ReadPage, planning: Trace, taken: Trace, warnings: list[str]) -> PreviewPage:

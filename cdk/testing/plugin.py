@@ -21,9 +21,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Run the tests that every connector passes: a module, a .py file, a manifest.",
     )
     group.addoption("--connector-config", metavar="FILE", help="A config that works, JSON or YAML.")
-    group.addoption("--connector-cassette", metavar="FILE", help="What `spark-cdk record` wrote, for the network.")
-    group.addoption("--connector-spark", action="store_true", help="Have tasks on a local Spark read it, too.")
-    group.addoption("--update-snapshots", action="store_true", help="Write snapshots of reads anew.")
+    group.addoption(
+        "--connector-cassette", metavar="FILE", help="A cassette of `spark-cdk record`, in place of the network."
+    )
+    group.addoption("--connector-spark", action="store_true", help="Read it in tasks on a local Spark, too.")
+    group.addoption("--update-snapshots", action="store_true", help="Rewrite the snapshots of reads.")
 
 
 def pytest_configure(config: pytest.Config) -> None:

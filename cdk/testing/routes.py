@@ -18,7 +18,7 @@ from cdk.streams.order import NaturalOrder
 
 Respond: TypeAlias = Callable[[Request], Response]
 
-_PATIENCE = 120.0
+_CLIENT_TIMEOUT = 120.0
 """Seconds until a client gives up on a silent server, as in `RequestsTransport`."""
 
 _OK, _REDIRECT = 200, 300
@@ -80,9 +80,9 @@ class Route:
 
         def respond(request: Request) -> Response:
             if after:
-                sleep(min(after, _PATIENCE))
-            if after > _PATIENCE:
-                raise Timeout(f"{request}: no response in time (nothing came for {_PATIENCE:.0f} s)")
+                sleep(min(after, _CLIENT_TIMEOUT))
+            if after > _CLIENT_TIMEOUT:
+                raise Timeout(f"{request}: no response in time (nothing came for {_CLIENT_TIMEOUT:.0f} s)")
             # Serialized at each request, because the test may have changed the value since.
             return _response(request, status, fields, self._content(json, body))
 
@@ -100,7 +100,7 @@ class Route:
             if not request.stream:
                 raise error
             answer = _response(request, _OK, _LABEL, b"")
-            return StreamedResponse(_OK, answer.headers, _lost(content[:at], error), answer.url, request)
+            return StreamedResponse(_OK, answer.headers, _truncated(content[:at], error), answer.url, request)
 
         return self.answers(respond)
 
@@ -198,7 +198,7 @@ class Route:
             return orjson.dumps(json)
         if not isinstance(body, bytes):
             raise TypeError(
-                f"{self}: found {_kind(body)} for `body`, expected bytes; encode a text, such as "
+                f"{self}: found {_kind(body)} for `body`, expected bytes; encode a string, such as "
                 "`body='...'.encode()`, and give values as `json`"
             )
         return body
@@ -219,7 +219,7 @@ def _kind(value: object) -> str:
     return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
-def _lost(begin: bytes, error: CdkError) -> Generator[bytes, None, None]:
+def _truncated(begin: bytes, error: CdkError) -> Generator[bytes, None, None]:
     yield begin
     raise error
 

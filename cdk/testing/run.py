@@ -138,7 +138,7 @@ def _check_states(states: ConnectorStateManager, streams: Sequence[Stream], *, a
     unknown = [] if alone and known & {*states.streams} else [each for each in states.streams if each not in known]
     if unknown:
         names = " nor ".join(_missing(each, known) for each in unknown)
-        raise AssertionError(f"state: there is no stream {names}; correct the name, for such a state has no effect")
+        raise AssertionError(f"state: there is no stream {names}; correct the name, because such a state has no effect")
 
 
 def _missing(state: StreamDescriptor, known: Collection[StreamDescriptor]) -> str:

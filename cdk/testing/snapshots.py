@@ -29,8 +29,8 @@ def assert_snapshot(path: Path, run: ReadResult, api: MockApi | None = None) -> 
     if before != text:
         lines = difflib.unified_diff(before.splitlines(), text.splitlines(), "snapshot", "this read", lineterm="", n=2)
         raise AssertionError(
-            f"{path}: the read is another one\n" + "\n".join(lines) + "\n"
-            "If that is right, write the snapshot anew with `pytest --update-snapshots`."
+            f"{path}: the read differs from the snapshot\n" + "\n".join(lines) + "\n"
+            "If that is right, rewrite the snapshot with `pytest --update-snapshots`."
         )
 
 

@@ -24,7 +24,7 @@ CONFIG: JsonSchema = {
         "auth": {
             "type": "object",
             "title": "Authentication",
-            "description": "How to sign in; leave it out to read what everyone may",
+            "description": "Credentials; omit them to read what everyone may read",
             "order": 1,
             "oneOf": [
                 {
@@ -51,7 +51,7 @@ CONFIG: JsonSchema = {
         "buckets": {
             "type": "array",
             "title": "Buckets",
-            "description": "The ids of the buckets to read; all that the user may list when left out",
+            "description": "The ids of the buckets to read; all that the user may list if omitted",
             "items": {"type": "string", "pattern": "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"},
             "uniqueItems": True,
             "order": 2,
@@ -59,7 +59,7 @@ CONFIG: JsonSchema = {
         "page_size": {
             "type": "integer",
             "title": "Page size",
-            "description": "Objects asked for at once; a server may give fewer",
+            "description": "Objects requested at once; a server may return fewer",
             "minimum": 1,
             "maximum": 10000,
             "default": 1000,
@@ -71,7 +71,7 @@ CONFIG: JsonSchema = {
             "description": (
                 "How far before the last change each read begins again. Set it to the longest a write may take when "
                 "several clients write to one collection at once on a PostgreSQL backend, which may show a change "
-                "after a later one. A sync into tables drops what it meets twice."
+                "after a later one. A sync into tables drops the duplicates."
             ),
             "minimum": 0,
             "default": 0,

@@ -88,7 +88,7 @@ class KintoStream(HttpStream):
                 return None
             case _:
                 raise ConfigError(
-                    "auth: found neither form of it, expected "
+                    "auth: expected one of two forms: "
                     '{"type": "basic", "username": ..., "password": ...} or {"type": "bearer", "token": ...}'
                 )
 

@@ -108,7 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m connectors.shop.api", description="The demo shop's API.")
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free one (default: %(default)s)")
     parser.add_argument("--port-file", type=Path, help="write the port here once the API answers")
-    parser.add_argument("--latency", type=float, default=0.02, help="seconds an answer takes (default: %(default)s)")
+    parser.add_argument(
+        "--latency", type=float, default=0.02, help="seconds that a response takes (default: %(default)s)"
+    )
     parser.add_argument("--refuse-every", type=int, default=0, help="answer every nth request with 429 (default: none)")
     for kind in fields(Sizes):
         parser.add_argument(f"--{kind.name}", type=int, default=kind.default, help="how many (default: %(default)s)")

@@ -60,7 +60,7 @@ def main() -> int:
     FOLDER.mkdir()
     shop = Backend()
     with serving(shop, latency=LATENCY) as address:
-        _step(f"A shop's API answers at {address}, slowly: each answer takes {LATENCY} seconds.")
+        _step(f"A shop's API answers at {address}, slowly: each response takes {LATENCY} seconds.")
         _step(f"{PIPELINE} says what to read and where to put it:")
         PIPELINE.write_text(PIPELINE_TEXT.format(address=address))
         console.print(PIPELINE.read_text(), style="cyan", markup=False, soft_wrap=True)
@@ -74,7 +74,7 @@ def main() -> int:
         safe = sum(_rows().values())
         console.print(_comparison(shop))
 
-        _step("The same command again. It goes on from where the tables say the first run got to.")
+        _step("The same command again. It resumes where the first run got to, according to the tables.")
         with _sync("second") as process:
             _follow(process, shop)
         if process.returncode:
@@ -146,7 +146,9 @@ def _distinct(name: str) -> int:
 
 def _comparison(shop: Backend) -> Table:
     """Return a comparison of the tables' rows, the API's records, and the pages that were requested."""
-    shown = Table("stream", caption="customers: read anew by each run, and asked for as the parents of visits")
+    shown = Table(
+        "stream", caption="customers: read from the start by each run, and requested as the parents of visits"
+    )
     for title in ("rows", "distinct keys", "in the API", "pages fetched", "of them twice"):
         shown.add_column(title, justify="right")
     rows = _rows()
@@ -174,7 +176,7 @@ def _verdict(shop: Backend, safe: int, address: str) -> int:
     if rows != records or rows != {name: _distinct(name) for name in STREAMS}:
         return _fail(f"the tables hold {rows}, the API {records}", "second")
     console.print(
-        f"\n[bold green]Nothing lost, nothing doubled:[/] {sum(rows.values())} rows for {sum(records.values())} "
+        f"\n[bold green]Nothing lost, nothing duplicated:[/] {sum(rows.values())} rows for {sum(records.values())} "
         f"records. The killed run had brought {safe} of them; {again} pages that it had not committed were read again."
     )
     port = address.rpartition(":")[2]

@@ -310,7 +310,7 @@ def test_a_draft_that_reads_one_page_of_several_says_what_tells_so() -> None:
     (stream,) = draft_of_answers("curl 'https://api.test/v1/orders'", transport=api).streams
 
     (guess,) = (each for each in stream.guesses if each.what.startswith("pagination"))
-    assert guess.what == "pagination is MISSING: one page is read of several"
+    assert guess.what == "pagination is MISSING: only one of several pages is read"
     assert guess.why.startswith("there is 40 in total_orders of the body, and the page has 3 records; 3 ways")
 
 
@@ -328,8 +328,8 @@ def test_a_draft_that_knows_no_next_page_does_not_say_that_there_is_none(body: d
     (stream,) = draft_of_answers("curl --json '{\"limit\":3}' https://api.test/orders", transport=api).streams
 
     (guess,) = (each for each in stream.guesses if each.what.startswith("pagination"))
-    assert guess.what == "pagination is MISSING: one page is read of several"
-    assert guess.why == f"there is {why}; neither request nor response says how to ask for the next page"
+    assert guess.what == "pagination is MISSING: only one of several pages is read"
+    assert guess.why == f"there is {why}; neither request nor response shows how to request the next page"
 
 
 class Linked(Shop):
@@ -400,9 +400,11 @@ def test_guesses_say_what_the_responses_showed() -> None:
     assert said[0] == "records: at `data > orders`: the response has 10 there"
     assert said[1].endswith("the next page has 10 other records")
     assert said[2].startswith("schema: the types of the first 30 records")
-    assert said[3] == "primary key `uuid`: each of the first 30 records has another"
+    assert said[3] == "primary key `uuid`: each of the first 30 records has a different value"
     assert said[4] == "not in the schema: `no`: null in all 30 records, so of no known type"
-    assert said[5] == "no cursor: each sync reads all: the responses do not say whether the API filters by `changed_at`"
+    assert (
+        said[5] == "no cursor: each sync reads all: the responses do not show whether the API filters by `changed_at`"
+    )
 
 
 def test_a_field_that_is_called_like_no_key_is_none() -> None:
@@ -440,7 +442,7 @@ def test_the_same_command_again_is_the_same_stream() -> None:
     ("answer", "error"),
     [
         ({"status": 404, "json": {"message": "nothing here"}}, "404"),
-        ({"body": b"a,b\n1,2\n"}, "a body that is not JSON.* have the command ask for JSON"),
+        ({"body": b"a,b\n1,2\n"}, "a body that is not JSON.* have the command request JSON"),
         ({"json": {"rows": []}}, "things: found `rows` empty, expected records"),
         ({"json": {"rows": [[1, 2]]}}, "things: found `rows` a list whose first element is a list, expected objects"),
     ],

@@ -131,7 +131,7 @@ def test_a_child_whose_parents_bring_nothing_says_so() -> None:
 
     assert [str(exchange.request) for exchange in page.planning] == ["GET https://api.test/teams"]
     assert page.warning == (
-        "members: there is nothing to read: its parents or lists bring no partition, or its state covers all"
+        "members: there is nothing to read: its parents or lists return no partition, or its state covers everything"
     )
 
 

@@ -42,10 +42,12 @@ def manifest(stream: Mapping[str, Json] = {}, **retriever: Json) -> Json:
     }
 
 
-def source(folder: Path, code: str, written: Json, api: MockApi, *, trusted: bool = True) -> ManifestSource:
-    """The source of a manifest whose folder has this components.py."""
+def source(
+    folder: Path, code: str, written: Json, api: MockApi, *, trusted: bool = True, waits: list[float] | None = None
+) -> ManifestSource:
+    """The source of a manifest whose folder has this components.py. waits: gets the waits before retries."""
     (folder / "components.py").write_text(code)
-    waits: list[float] = []
+    waits = [] if waits is None else waits
     return ManifestSource(
         Manifest(written),
         Runtime(transport=api, folder=folder, custom=airbyte_code(allowed=trusted), sleep=waits.append),

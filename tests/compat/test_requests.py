@@ -930,4 +930,31 @@ class Limited(RecordTransformation):
         assert (run.error, run.records) == (None, [{"id": 1, "seen": True}])
     else:
         assert isinstance(run.error, ManifestError)
-        assert f"a {refused} of its own; write its limits as `api_budget`" in str(run.error)
+        assert f"creates its own {refused}; declare its limits as `api_budget`" in str(run.error)
+
+
+def test_a_client_that_custom_code_makes_waits_as_its_backoff_strategy_says(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.transformations import RecordTransformation
+from airbyte_cdk.sources.streams.http import HttpClient
+from airbyte_cdk.sources.streams.http.error_handlers import BackoffStrategy
+
+class Slowly(BackoffStrategy):
+    def backoff_time(self, response_or_exception, attempt_count):
+        return 40.0 + attempt_count
+
+class Owner(RecordTransformation):
+    def transform(self, record, config=None, stream_state=None, stream_slice=None):
+        client = HttpClient(backoff_strategy=Slowly())
+        record["owner"] = client.send_request("GET", "https://api.example.com/owner", {})[1].json()["owner"]
+"""
+    api, waits = MockApi(), list[float]()
+    api.get("/items").returns(json={"data": [{"id": 1}]})
+    api.get("/owner").returns(status=503).returns(status=503).returns(json={"owner": "me"})
+    change = {"transformations": [{"type": "CustomTransformation", "class_name": "components.Owner"}]}
+
+    run = read(source(tmp_path, code, manifest(change), api, waits=waits))
+
+    assert run.error is None
+    assert run.records == [{"id": 1, "owner": "me"}]
+    assert waits == [42, 43]  # a second more than the strategy says, see `RetryPolicy`

@@ -93,7 +93,7 @@ def draft_of_curl(
 
 class _Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"the curl command is not understood: {_without_values(message)}")
+        raise ConfigError(f"the curl command cannot be parsed: {_without_values(message)}")
 
 
 def _without_values(message: str) -> str:
@@ -108,7 +108,7 @@ def _options(command: str) -> Namespace:
         lines = command.replace("\\\r\n", " ").replace("\\\n", " ")
         words = shlex.split(_QUOTED.sub(lambda each: each[0] if each[1] is None else _unescaped(each[1]), lines))
     except ValueError as error:
-        raise ConfigError(f"the curl command is not understood: {error}") from None
+        raise ConfigError(f"the curl command cannot be parsed: {error}") from None
     if words[:1] != ["curl"]:
         raise ConfigError('found a command that does not begin with curl, expected "curl https://..."')
     parser = _Parser(add_help=False, allow_abbrev=False, exit_on_error=False, argument_default=SUPPRESS)
@@ -124,13 +124,13 @@ def _options(command: str) -> Namespace:
         options, unknown = parser.parse_known_intermixed_args(words[1:])
     except ArgumentError as error:
         raise ConfigError(
-            f"the curl command is not understood: {error.argument_name}: {_without_values(error.message)}"
+            f"the curl command cannot be parsed: {error.argument_name}: {_without_values(error.message)}"
         ) from None
     if unknown:
         named = [
             word.partition("=")[0] if word.startswith("--") else word[:2] for word in unknown if word.startswith("-")
         ]
-        raise ConfigError(f"found the options {', '.join(named)} of curl, which no stream has; leave them out")
+        raise ConfigError(f"found the options {', '.join(named)} of curl, which no stream supports; remove them")
     return options
 
 
@@ -147,7 +147,9 @@ def _unescaped(text: str) -> str:
     try:
         return shlex.quote(_ESCAPE.sub(value, text.encode()).decode())
     except (KeyError, ValueError, OverflowError):
-        raise ConfigError("found an unknown escape in a $'...' of the curl command; write what it stands for") from None
+        raise ConfigError(
+            "found an unknown escape in a $'...' of the curl command; write the character that it stands for"
+        ) from None
 
 
 def _kind(flag: str) -> Callable[[str], tuple[str, str]]:
@@ -229,7 +231,7 @@ class _Request:
 
     def stream(self, name: str, *, guesses_response: bool) -> StreamDraft:
         """Return the stream, under this name."""
-        unknown = "a command line says nothing of the response"
+        unknown = "a command line does not describe the response"
         check = _PREVIEW.format(name)
         known = []
         if guesses_response:
@@ -253,7 +255,7 @@ class _Request:
         """Yield guesses about values copied from the command that might vary between requests."""
         for part in str(self.requester["path"]).split("/"):
             if _ID.fullmatch(part):
-                why = "the command has it, so nothing else is read"
+                why = "the command has it, so only that is read"
                 check = "if it is the id of a record, a SubstreamPartitionRouter reads the path of each"
                 yield Guess(f"`{part}` in the path is fixed", why, check)
         for name, value in as_object(self.requester.get("request_parameters")).items():
@@ -265,7 +267,7 @@ class _Request:
     def _url(self) -> SplitResult:
         urls = [*self._options.urls, *([self._options.url] if self._options.url else [])]
         if len(urls) != 1:
-            behind = "; leave out what stands behind the command, such as `| jq`" if "|" in urls else ""
+            behind = "; remove what follows the command, such as `| jq`" if "|" in urls else ""
             raise ConfigError(f"found {len(urls)} URLs in the curl command, expected one{behind}")
         text = urls[0] if "://" in urls[0] else f"https://{urls[0]}"
         try:
@@ -274,11 +276,11 @@ class _Request:
                 return url
         except ValueError:
             pass
-        raise ConfigError("the URL of the curl command is none, expected one such as https://api.example.com/orders")
+        raise ConfigError("the URL of the curl command is invalid, expected one such as https://api.example.com/orders")
 
     def _data(self) -> Sequence[str]:
         if any(text.startswith("@") for _, text in self._options.data):
-            raise ConfigError("the curl command reads its data from a file (@); write the data into it")
+            raise ConfigError("the curl command reads its data from a file (@); write the data into the command")
         return [
             f"{text.partition('=')[0]}={quote(text.partition('=')[2])}" if flag == "--data-urlencode" else text
             for flag, text in self._options.data

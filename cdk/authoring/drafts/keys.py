@@ -23,11 +23,11 @@ def field_of(parameter: str, kind: str, fields: Mapping[str, str], resource: str
     # A parameter for either of two fields, such as `roleIdOrLabel`, counts as the first.
     own = own[: own.index("or")] if "or" in own[1:] else own
     if exact := first_of(scalars, ["".join(own), _OTHER_NAMES.get("".join(own), "")]):
-        return exact, f"the path's parameter `{parameter}` is called so"
+        return exact, f"the path's parameter `{parameter}` has the same name"
     if own[: len(owner)] == owner and (short := first_of(scalars, ["".join(own[len(owner) :])])):
         return short, f"the path's parameter `{parameter}` names it"
     if own and (short := first_of(scalars, [own[-1]])):
-        return short, f"the path's parameter `{parameter}` ends as it is called"
+        return short, f"the path's parameter `{parameter}` ends with its name"
     if not own or (own[-1] not in IDS and not set(own) & set(owner)):
         return None
     alike = [name for name in scalars if kind not in _SCALARS or fields[name] == kind]

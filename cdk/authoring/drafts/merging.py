@@ -125,7 +125,7 @@ def redrafted(folder: Path, drafted: Mapping[Path, str], *, adds: bool) -> Redra
             elif mine == base:
                 redraft.files[path] = new
             elif new not in {mine, base}:
-                redraft.notes.append(f"changed by hand, stays as it is: {path}")
+                redraft.notes.append(f"changed by hand, left as it is: {path}")
         except (ValueError, yaml.YAMLError) as error:
             raise ConfigError(f"cannot be merged with a new draft: {error}", path=str(folder / path)) from error
     return redraft
@@ -140,7 +140,7 @@ def _readme(base: str, mine: str, new: str, notes: list[str]) -> str:
         further = [line for line in new.splitlines() if line.startswith("- ") and line not in mine.splitlines()]
         return "".join([mine, *(f"{line}\n" for line in further)])
     if base not in {mine, new}:
-        notes.append(f"changed by hand, stays as it is: {_README}")
+        notes.append(f"changed by hand, left as it is: {_README}")
     return new if mine == base else mine
 
 
@@ -210,8 +210,8 @@ def _manifest(base: str, mine: str, new: str, notes: list[str]) -> str:
     for title, keys in (
         ("new", [key for key in merged.new if key not in homeless]),
         ("new, but what they belong to was removed by hand", homeless),
-        ("changed by hand, stays as it is", merged.changed),
-        ("removed by hand, stays away", merged.removed),
+        ("changed by hand, left as it is", merged.changed),
+        ("removed by hand, not restored", merged.removed),
         ("no longer described, removed", merged.stale),
     ):
         if names := list(_names(keys)):

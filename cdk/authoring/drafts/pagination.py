@@ -27,7 +27,7 @@ _NEXT_TOKENS = (
     "continuation", "cursorsafter", "cursorafter", "nextpageoffset", "nextoffset", "nextkey", "nextbatch", "scrollid",
 )
 # fmt: on
-_ASKING = ("cursor", "page_token", "from", "after")
+_USUAL_TOKEN_PARAMETERS = ("cursor", "page_token", "from", "after")
 """Parameters that in many APIs take the value by which a response names the next page."""
 _MORE = ("hasmore", "hasnextpage", "hasnext", "more", "moreavailable", "ismore")
 _LINK_HEADER = re.compile(r"\blink\W+(?:\w+\W+)?headers?\b", re.IGNORECASE)
@@ -78,7 +78,7 @@ class PageFacts:
 
     parameters: of the query and the body. leaves: fields of the body outside the records, by path. headers: of the
     response, with their values, empty if unknown. key: the records' primary key. is_list: whether the body itself is
-    the list of records. asked_in: the location of parameters that the request does not have yet.
+    the list of records. default_location: the location of parameters that the request does not have yet.
     """
 
     stream: str
@@ -88,12 +88,12 @@ class PageFacts:
     text: str
     key: str | None
     is_list: bool = False
-    asked_in: str = "query"
+    default_location: str = "query"
 
     def location(self, parameter: str) -> str:
         """Return the location of a parameter in a request."""
         known = self.parameters.get(parameter)
-        return self.asked_in if known is None else known.location
+        return self.default_location if known is None else known.location
 
     def option(self, parameter: str) -> JsonObject:
         """Return the request option that sets a parameter."""
@@ -106,9 +106,9 @@ def guess_paginator(pages: PageFacts) -> PaginatorGuess:
         if (paginator := kind(pages)) is not None:
             return paginator
     suspect = first_of(pages.parameters, (*SIZES, *_TOKENS))
-    why = "nothing is called like it"
+    why = "nothing has such a name"
     if suspect is not None:
-        why = f"there is the parameter `{suspect}`, yet nothing that leads to the next page"
+        why = f"there is a parameter `{suspect}`, but nothing that leads to the next page"
     return PaginatorGuess(None, Guess(_ONE_PAGE, why, "look in the API's documentation"), suspect=suspect is not None)
 
 
@@ -169,12 +169,12 @@ def _by_token(pages: PageFacts) -> PaginatorGuess | None:
         return None
     names = {plain(parameter), f"next{plain(parameter)}", "next"}
 
-    def is_token(path: tuple[str, ...], _: Mapping[str, JsonValue]) -> bool:
+    def holds_token(path: tuple[str, ...], _: Mapping[str, JsonValue]) -> bool:
         last, both = plain(path[-1]), "".join(map(plain, path[-2:]))
         return last in _NEXT_TOKENS or both in _NEXT_TOKENS or last in names
 
     option = pages.option(parameter)
-    if (path := _path(pages, is_token)) is not None:
+    if (path := _path(pages, holds_token)) is not None:
         what = f"`{parameter}`, with `{'.'.join(path)}` of the body"
         return following(pages, option, value_at(path), what=what, why=_NAMES, parameter=parameter)
     more = _path(pages, lambda path, _: plain(path[-1]) in _MORE)
@@ -196,7 +196,7 @@ def by_next_field(pages: PageFacts) -> Iterator[PaginatorGuess]:
     requested = [name for name in pages.parameters if role(name) in {"number", "offset"} or plain(name) in _TOKENS]
     own = re.sub(r"^next[_.\-]?", "", path[-1], flags=re.IGNORECASE)
     own = own[:1].lower() + own[1:]
-    for parameter in dict.fromkeys([*requested, *filter(None, [own]), *_ASKING]):
+    for parameter in dict.fromkeys([*requested, *filter(None, [own]), *_USUAL_TOKEN_PARAMETERS]):
         option = pages.option(parameter)
         what = f"`{parameter}`, with `{'.'.join(path)}` of the body"
         yield following(pages, option, value_at(path), what=what, why="it was tried", parameter=parameter)

@@ -50,10 +50,10 @@ def record_lists(body: JsonValue, path: str) -> Mapping[tuple[str, ...], Sequenc
 def problem_of(records: Sequence[JsonValue]) -> str:
     """Return why a list cannot hold records; empty if it can."""
     if not records:
-        return "empty, expected records: send a request that brings some, without filters"
+        return "empty, expected records: send a request that returns some, without filters"
     if not as_object(records[0]):
         kind = json_kind(records[0])
-        return f"a list whose first element is {kind}, expected objects: look for a parameter that asks for these"
+        return f"a list whose first element is {kind}, expected objects: look for a parameter that requests these"
     return ""
 
 

@@ -67,9 +67,9 @@ class CustomRequesterAdapter:
 
     def __init__(self, custom: CustomObject, client: Sender | None, where: str) -> None:
         self._custom, self._where = custom, where
-        self._plain = client is not None
+        self._sent_by_kit = client is not None
         """Whether the kit sends the requests, not the custom requester itself."""
-        self.client: Sender = client or _Through(custom)
+        self.client: Sender = client or _OwnSender(custom)
 
     def draft(self, names: Names) -> RequestBuilder:
         arguments, custom = request_arguments(names), self._custom
@@ -79,40 +79,40 @@ class CustomRequesterAdapter:
             url = custom.call("get_url", **arguments)
         else:
             url = join(custom.call("get_url_base", **arguments), custom.call("get_path", **arguments))
-        if not self._plain:
+        if not self._sent_by_kit:
             # The requester calls its own methods for the parts when it sends.
-            return _ThroughDraft(method, url, self._where, arguments)
+            return _OwnDraft(method, url, self._where, arguments)
         draft = RequestBuilder(method, url, self._where)
         with custom.at_work("get_request_params"):
             fill(draft, custom.instance, arguments)
         return draft
 
 
-class _ThroughDraft(RequestBuilder):
+class _OwnDraft(RequestBuilder):
     """A draft that a custom requester sends itself."""
 
-    __slots__ = ("arguments", "was")
+    __slots__ = ("arguments", "original_url")
 
     def __init__(self, method: str, url: str, where: str, arguments: dict[str, object]) -> None:
         super().__init__(method, url, where)
-        self.arguments, self.was = arguments, url
+        self.arguments, self.original_url = arguments, url
 
     def request(self) -> Request:
-        return _ThroughRequest(self, super().request())
+        return _OwnRequest(self, super().request())
 
 
-class _ThroughRequest(Request):
+class _OwnRequest(Request):
     """A request with a reference to the draft that it was made from."""
 
     __slots__ = ("draft",)
-    draft: _ThroughDraft
+    draft: _OwnDraft
 
-    def __init__(self, draft: _ThroughDraft, request: Request) -> None:
+    def __init__(self, draft: _OwnDraft, request: Request) -> None:
         super().__init__(request.method, request.url, request.params, request.headers, request.body)
         object.__setattr__(self, "draft", draft)
 
 
-class _Through:
+class _OwnSender:
     """Sends requests with a custom requester's `send_request`."""
 
     authenticator: Authenticator | None = None
@@ -127,11 +127,11 @@ class _Through:
 
         Raises CustomCodeError: the requester raised an exception, or returned an object of another type.
         """
-        assert isinstance(request, _ThroughRequest)
-        draft: _ThroughDraft = request.draft
+        assert isinstance(request, _OwnRequest)
+        draft: _OwnDraft = request.draft
         answer = self._custom.call(
             "send_request",
-            path=None if draft.url == draft.was else draft.url,
+            path=None if draft.url == draft.original_url else draft.url,
             request_headers=draft.headers,
             request_params=draft.params,
             request_body_data=draft.form if draft.text is None else draft.text,
@@ -142,5 +142,7 @@ class _Through:
             return Response(404, Headers(), b"", request.url, request)
         response = native_response(answer)
         if response is None:
-            raise CustomCodeError(f"{self._custom.name}.send_request gave {type(answer).__name__}, expected a response")
+            raise CustomCodeError(
+                f"{self._custom.name}.send_request returned {type(answer).__name__}, expected a response"
+            )
         return response

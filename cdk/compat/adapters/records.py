@@ -113,8 +113,8 @@ def migrating(custom: CustomObject) -> Callable[[JsonValue], JsonValue]:
     """
 
     def migrate(state: JsonValue) -> JsonValue:
-        copied = {} if state is None else copy.deepcopy(state)
-        migrated: JsonValue = custom.call("migrate", copied) if custom.call("should_migrate", copied) else state
+        own_state = {} if state is None else copy.deepcopy(state)
+        migrated: JsonValue = custom.call("migrate", own_state) if custom.call("should_migrate", own_state) else state
         return migrated
 
     return migrate

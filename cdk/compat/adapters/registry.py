@@ -59,7 +59,7 @@ _ADAPTERS: Mapping[str, Callable[..., object]] = {
     "CustomBackoffStrategy": lambda custom, _: adapt_http.custom_backoff(custom),
     "CustomConfigTransformation": lambda custom, _: adapt_records.changing(custom),
     "CustomDecoder": lambda custom, _: adapt_records.CustomDecoderAdapter(custom),
-    "CustomErrorHandler": lambda custom, _: adapt_http.CustomJudge(custom),
+    "CustomErrorHandler": lambda custom, _: adapt_http.CustomErrorHandlerAdapter(custom),
     "CustomPartitionRouter": lambda custom, ctx: adapt_slices.CustomRouterAdapter(custom, ctx.stream, ctx.window),
     "CustomRecordFilter": lambda custom, _: adapt_records.filtering(custom),
     "CustomSchemaLoader": lambda custom, _: adapt_records.loading(custom),
@@ -74,11 +74,11 @@ def _authenticator(component: CustomAuthenticator, ctx: BuildContext) -> Authent
     with collecting_bearers() as inside:
         custom = authenticator(component, ctx)
     native = custom.get("native")
-    signer = adapt_http.CustomSigner(custom) if native is None else native
+    adapted = adapt_http.CustomAuthenticatorAdapter(custom) if native is None else native
     # Only the object knows which of the authenticators in its arguments it uses: it may select one by the config.
     if native in inside or (inside and native is None):
-        register_bearer(signer)
-    return signer
+        register_bearer(adapted)
+    return adapted
 
 
 def _reads(decoder: Decoder) -> Mapping[str, object]:
@@ -160,8 +160,8 @@ def _incremental(component: CustomComponent, ctx: BuildContext) -> Incremental:
     if not issubclass(kind, DatetimeBasedCursor) or changed:
         why = f"it has its own {', '.join(changed)}" if changed else "it does not extend DatetimeBasedCursor"
         raise ManifestError(
-            f"{where}: {component.class_name} is a cursor of its own ({why}), and windows and states are kept here; "
-            "write it as a DatetimeBasedCursor, with a state migration where the old state has another form"
+            f"{where}: {component.class_name} is a custom cursor ({why}), but the kit manages windows and states; "
+            "write it as a DatetimeBasedCursor, with a state migration if the old state has another form"
         )
     blob = {**(component.model_extra or {}), "$parameters": dict(component.parameters), "type": "DatetimeBasedCursor"}
     native = ManifestCursor.model_validate(blob).build(ctx)

@@ -96,4 +96,4 @@ class CustomRetrieverAdapter:
                     yield record if type(record) is dict else dict(record)
                 case _:
                     kind = type(record).__name__
-                    raise CustomCodeError(f"{self._custom.name}.read_records gave {kind}, expected a record")
+                    raise CustomCodeError(f"{self._custom.name}.read_records yielded {kind}, expected a record")

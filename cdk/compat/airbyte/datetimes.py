@@ -75,7 +75,7 @@ def ab_datetime_parse(value: object) -> AirbyteDateTime:
     if isinstance(value, str):
         moment = parse_timestamp(value, _FORMATS) or parse_timestamp(_iso(value), _FORMATS)
     if moment is None:
-        raise ValueError(f"found {value!r}, expected a moment, such as '2024-01-31T00:00:00Z'")
+        raise ValueError(f"found {value!r}, expected a timestamp, such as '2024-01-31T00:00:00Z'")
     return AirbyteDateTime.from_datetime(moment)
 
 
@@ -119,7 +119,7 @@ class DatetimeParser:
         """Parse `date`. Raises ValueError: it does not match `format`."""
         moment = parse_timestamp(date, [format])
         if moment is None:
-            raise ValueError(f"found {date!r}, expected a moment written as {format!r}")
+            raise ValueError(f"found {date!r}, expected a timestamp written as {format!r}")
         return moment
 
     def format(self, dt: datetime, format: str) -> str:

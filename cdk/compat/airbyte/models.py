@@ -85,7 +85,7 @@ class DefaultBackoffException(CdkError):
     failure_type = "transient_error"
 
     def __init__(self, request: object = None, response: object = None, error_message: str = "", *_: object) -> None:
-        super().__init__(error_message or "a custom component asks to try again")
+        super().__init__(error_message or "a custom component requests a retry")
         self.request, self.response = request, response
 
 

@@ -45,7 +45,7 @@ class StreamSlice(JsonObject):
     ) -> None:
         cursor_slice = cursor_slice or {}
         if both := partition.keys() & cursor_slice.keys():
-            raise ValueError(f"a slice has {sorted(both)} in its partition and in its cursor_slice")
+            raise ValueError(f"a slice has {sorted(both)} both in its partition and in its cursor_slice")
         super().__init__({**partition, **cursor_slice})
         self.partition, self.cursor_slice = partition, cursor_slice
         self.extra_fields = extra_fields or {}

@@ -128,7 +128,7 @@ class SimpleRetriever(Retriever):
     def _option_fields(self, method: str, args: Sequence[object], kwargs: Mapping[str, object]) -> JsonObject:
         options = self._options(method, args, kwargs)
         if isinstance(options, str):
-            raise TypeError(f"{method} gave the text {options!r}, expected fields")
+            raise TypeError(f"{method} returned the string {options!r}, expected fields")
         return options
 
     def _request_headers(self, *args: object, **kwargs: object) -> Mapping[str, str]:

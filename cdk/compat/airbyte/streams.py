@@ -142,14 +142,14 @@ class LimiterMixin:
         raise ManifestError(_LIMITS.format(type(self).__name__))
 
 
-_LIMITS = "a custom component makes a {} of its own; write its limits as `api_budget` in the manifest"
+_LIMITS = "a custom component creates its own {}; declare its limits as `api_budget` in the manifest"
 
 
 class YamlDeclarativeSource:
     """The source with which connectors start themselves. It can be imported, but not used: here the kit starts them."""
 
     def __init__(self, *_: object, **__: object) -> None:
-        raise NotImplementedError("a manifest is started by `spark-cdk`, with --manifest-path, and not by its code")
+        raise NotImplementedError("a manifest is run by `spark-cdk` with --manifest-path, not by its code")
 
 
 class ReadException(Exception):

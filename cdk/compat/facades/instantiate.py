@@ -11,7 +11,7 @@ from cdk.base.validation_messages import refusals
 from cdk.base.values import JsonObject, JsonValue, dotted
 from cdk.base.wording import did_you_mean
 from cdk.compat.airbyte.custom_object import CustomObject, running
-from cdk.compat.airbyte.http.adapters import CustomSigner, judge, signer
+from cdk.compat.airbyte.http.adapters import CustomAuthenticatorAdapter, authenticator_of, error_handler_of
 from cdk.compat.airbyte.http.auth import DeclarativeAuthenticator, NoAuth
 from cdk.compat.airbyte.http.custom_tokens import CustomTokens
 from cdk.compat.airbyte.http.error_handlers import DefaultErrorHandler
@@ -101,7 +101,7 @@ def authenticator(component: CustomAuthenticator, ctx: BuildContext) -> CustomOb
     if callable(own) and hasattr(custom.instance, "__dict__") and not shared:
         login = ["custom", name if isinstance(name, str) else None, definition(component, ctx)]
         CustomTokens(custom, login, secret_recorder(ctx))
-        register_bearer(CustomSigner(custom))
+        register_bearer(CustomAuthenticatorAdapter(custom))
     return custom
 
 
@@ -125,7 +125,7 @@ def _instantiated(
             arguments[name] = _value(name, value, ctx)
     if missing := sorted(required - arguments.keys()):
         raise ManifestError(
-            f"{where}: {component.class_name} needs {', '.join(missing)}, which the manifest does not give"
+            f"{where}: {component.class_name} needs {', '.join(missing)}, which the manifest does not set"
         )
     try:
         with running(ctx.runtime):
@@ -134,14 +134,21 @@ def _instantiated(
         raise
     except Exception as error:
         raise ManifestError(
-            f"{where}: {component.class_name} cannot be made: {type(error).__name__}: {error}"
+            f"{where}: {component.class_name} cannot be instantiated: {type(error).__name__}: {error}"
         ) from error
     with running(ctx.runtime):
-        _behind(custom.instance, {**fields, "$parameters": dict(component.parameters)}, arguments, ctx)
+        _attach_manifest_component(
+            custom.instance, {**fields, "$parameters": dict(component.parameters)}, arguments, ctx
+        )
     return custom, arguments
 
 
-def _behind(custom: Any, blob: JsonObject, arguments: Mapping[str, object], ctx: BuildContext) -> None:  # noqa: ANN401
+def _attach_manifest_component(
+    custom: Any,  # noqa: ANN401
+    blob: JsonObject,
+    arguments: Mapping[str, object],
+    ctx: BuildContext,
+) -> None:
     """Connect an object whose class extends a manifest component to the kit's object for that component.
 
     arguments: those of its constructor.
@@ -156,9 +163,9 @@ def _behind(custom: Any, blob: JsonObject, arguments: Mapping[str, object], ctx:
         client = requester.build(ctx).client
         # The class may have replaced its authenticator or its error handler.
         if (own := custom.get_authenticator()) is not arguments.get("authenticator") and not isinstance(own, NoAuth):
-            client.authenticator = signer(CustomObject(own, ctx.runtime))
+            client.authenticator = authenticator_of(CustomObject(own, ctx.runtime))
         if custom.error_handler is not arguments.get("error_handler"):
-            client.error_handler = judge(CustomObject(custom.error_handler, ctx.runtime))
+            client.error_handler = error_handler_of(CustomObject(custom.error_handler, ctx.runtime))
         custom.use(client)
 
 
@@ -183,7 +190,7 @@ def _value(name: str, value: JsonValue, ctx: BuildContext) -> object:  # noqa: P
         return value
     match value:
         case {"type": str() as kind} if kind in Component.registry:
-            return show(_component(value, ctx), ctx)
+            return facade_of(_component(value, ctx), ctx)
         case {"type": str() as kind} if name in _IMPLIED or name in _LISTS:
             where = f"{ctx.stream}: {name}" if ctx.stream else name
             raise ManifestError(f"{where}: unknown type {kind!r}{did_you_mean(kind, Component.registry)}")
@@ -191,7 +198,7 @@ def _value(name: str, value: JsonValue, ctx: BuildContext) -> object:  # noqa: P
             return value
         case _ if name in _IMPLIED:
             kind = _IMPLIED[name]["class_name" in value]
-            return show(_component({"type": kind, **value}, ctx), ctx) if kind else value
+            return facade_of(_component({"type": kind, **value}, ctx), ctx) if kind else value
         case _ if value and all(isinstance(item, dict) and item.get("type") in Component.registry
                                      for item in value.values()):  # fmt: skip
             return {key: _value("", item, ctx) for key, item in value.items()}
@@ -220,7 +227,7 @@ def _accepted(kind: type) -> tuple[set[str], set[str]]:
     return names, required
 
 
-def show(component: Component, ctx: BuildContext) -> Any:  # noqa: ANN401 - the type of a field of a custom class
+def facade_of(component: Component, ctx: BuildContext) -> Any:  # noqa: ANN401 - the type of a field of a custom class
     """Return what custom code gets for a component: a facade with the methods it expects, else the component itself."""
     facade = next((_FACADES[kind] for kind in type(component).__mro__ if kind in _FACADES), None)
     return component if facade is None else facade(component, ctx)
@@ -279,7 +286,7 @@ def _requester(component: requesters.HttpRequester, ctx: BuildContext) -> HttpRe
         url_base=component.url_base and InterpolatedString.create(component.url_base, parameters=parameters),
         path=component.path and InterpolatedString.create(component.path, parameters=parameters),
         http_method=component.http_method,
-        authenticator=None if component.authenticator is None else show(component.authenticator, ctx),
+        authenticator=None if component.authenticator is None else facade_of(component.authenticator, ctx),
         request_options_provider=RequesterFacade(native, ctx.window),
     )
     requester.use(native.client)

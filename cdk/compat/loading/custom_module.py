@@ -99,13 +99,13 @@ def _module_name(file: Path, folder: Path) -> str:
 def _injected(config: Mapping[str, JsonValue], where: str) -> ModuleType:
     text, sums = config[CODE], config.get(CHECKSUMS)
     if not isinstance(text, str) or not isinstance(sums, Mapping) or not sums:
-        raise ManifestError(f"{where}: the config has {CODE} without {CHECKSUMS}; give its sha256 or md5 there")
+        raise ManifestError(f"{where}: the config has {CODE} without {CHECKSUMS}; add its sha256 or md5 there")
     for kind, expected in sums.items():
         if kind not in _HASHES:
             raise ManifestError(f"{where}: {CHECKSUMS} has the kind {kind!r}, expected sha256 or md5")
         if hashlib.new(kind, text.encode(), usedforsecurity=False).hexdigest() != expected:
             raise ManifestError(
-                f"{where}: the {kind} of {CODE} is not that in {CHECKSUMS}: the code was changed on its way"
+                f"{where}: the {kind} of {CODE} does not match {CHECKSUMS}: the code was modified in transit"
             )
     module = ModuleType(f"custom_injected_{hashlib.sha256(text.encode()).hexdigest()[:16]}")
     sys.modules[module.__name__] = module

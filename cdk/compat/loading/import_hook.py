@@ -23,7 +23,9 @@ class _Served(ModuleType):
 
     def __getattr__(self, name: str) -> object:
         if name not in PLACES.get(self.__name__, ()):
-            raise AttributeError(f"{self.__name__} has no {name!r} here; the names there are: {DOCUMENTED}")
+            raise AttributeError(
+                f"{self.__name__} has no {name!r} here; the supported names are listed in {DOCUMENTED}"
+            )
         value = getattr(HOMES[name], name)
         setattr(self, name, value)
         return value
@@ -58,7 +60,7 @@ class Finder(MetaPathFinder):
             return ModuleSpec(fullname, _Loader(), is_package=True)
         if fullname.partition(".")[0] == "airbyte_cdk":
             raise ModuleNotFoundError(
-                f"{fullname} is not served here; the names there are: {DOCUMENTED}", name=fullname
+                f"{fullname} is not provided here; the supported names are listed in {DOCUMENTED}", name=fullname
             )
         return None
 

@@ -26,9 +26,9 @@ def drift(before: Recording, now: Recording) -> list[str]:
     lines = []
     for name in sorted({*old, *new}):
         if name not in new:
-            lines.append(f"{name}: recorded, not asked for now")
+            lines.append(f"{name}: recorded, not requested now")
         elif name not in old:
-            lines.append(f"{name}: asked for now, not recorded")
+            lines.append(f"{name}: requested now, not recorded")
         else:
             lines += [f"{name}: {text}" for text in _differences(old[name], new[name])]
     return lines

@@ -72,7 +72,7 @@ def _load(path: Path, _changed: int) -> Recording:
         text = "found no cassette there, or an empty file; `spark-cdk record --cassette FILE` writes one"
         raise ConfigError(text, path=str(path)) from None
     except (ValueError, KeyError, TypeError, AttributeError, OSError, yaml.YAMLError) as error:
-        text = f"is no cassette ({type(error).__name__}: {error}); record it again with `spark-cdk record`"
+        text = f"is not a cassette ({type(error).__name__}: {error}); record it again with `spark-cdk record`"
         raise ConfigError(text, path=str(path)) from error
 
 

@@ -262,7 +262,7 @@ def sampled(
     while fresh := [path for interaction in result if (path := _path(interaction)) not in done]:
         path = fresh[0]
         done.add(path)
-        fewer = [_cut(interaction, keep) if _path(interaction) == path else interaction for interaction in result]
+        fewer = [_shortened(interaction, keep) if _path(interaction) == path else interaction for interaction in result]
         requests = requested(fewer) if fewer != result else None
         if requests is None:
             continue
@@ -277,20 +277,20 @@ def _path(interaction: Interaction) -> str:
     return f"{interaction.method} {urlsplit(interaction.url).path}"
 
 
-def _cut(interaction: Interaction, keep: int) -> Interaction:
+def _shortened(interaction: Interaction, keep: int) -> Interaction:
     try:
         body = from_json(interaction.content)
     except orjson.JSONDecodeError:
         return interaction
-    cut = _fewer(body, keep)
-    return interaction if cut == body else replace(interaction, content=to_json(cut))
+    shortened = _shortened_lists(body, keep)
+    return interaction if shortened == body else replace(interaction, content=to_json(shortened))
 
 
-def _fewer(value: FieldValue, keep: int) -> FieldValue:
+def _shortened_lists(value: FieldValue, keep: int) -> FieldValue:
     match value:
         case list() if value and all(isinstance(item, dict) for item in value):
             return value if len(value) <= keep else [*value[: keep - 1], value[-1]]
         case dict():
-            return {name: _fewer(item, keep) for name, item in value.items()}
+            return {name: _shortened_lists(item, keep) for name, item in value.items()}
         case _:
             return value

@@ -128,5 +128,5 @@ class Cassette(Offline):
         count = len(self.answers.known)
         return Unrecorded(
             f"{missing} is not among the {count} requests of the cassette {self._path}; the nearest is {near} "
-            f"({differs}); record it again with `spark-cdk record`, or correct what asks for this"
+            f"({differs}); record it again with `spark-cdk record`, or correct what requests this"
         )

@@ -133,8 +133,8 @@ class Scrubber:
             if self._secrets.holds(body.decode("latin-1")):
                 where = f"{interaction.method} {self.text(interaction.url)}"
                 raise FatalError(
-                    f"a body of {where} is no text and holds a secret, so nothing is recorded; leave that stream out "
-                    "with --stream"
+                    f"a body of {where} is binary and contains a secret, so nothing is recorded; exclude that "
+                    "stream with --stream"
                 ) from None
             return body
         scrubbed = _login(self.text(text)) if login else self.text(text)

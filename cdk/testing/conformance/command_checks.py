@@ -25,29 +25,29 @@ def check_statuses(subject: SuiteSubject) -> None:
                 f"`read` ends with exit code {answer.code}, the stream with the statuses {statuses}",
                 where=name,
                 expected="exit code 0, from STARTED to COMPLETE",
-                advice="run `spark-cdk read` with this config, and correct what it says",
+                advice="run `spark-cdk read` with this config, and correct what it reports",
             )
         kinds = [kind for kind in map(_kind, _of_stream(answer, name)) if kind in {"RECORD", "STATE"}]
         if kinds[-1:] not in ([], ["STATE"]):
             raise Nonconforming(
-                "no state comes after the last record",
+                "no state follows the last record",
                 where=name,
                 expected="a state before COMPLETE",
-                advice="leave messages to the kit, which does so",
+                advice="leave the messages to the kit, which emits one",
             )
 
 
 def check_failures(subject: SuiteSubject) -> None:
     """Check that a read reports an API failure at any request, and that every COMPLETE stream has all its records."""
-    first, reading = subject.first, Failing(subject.api(), healthy=None)
+    first, reading = subject.first, Failing(subject.api(), fails_after=None)
     subject.read(api=reading)
     points = product(sorted({0, reading.requests // 2, reading.requests - 1} - {-1}), (False, True))
     # Usually right after a first page: the state then covers the records of that page and nothing more.
     within = list(reading.retried_at.values())[len(reading.retried_at) // 2 :][:1]
-    for healthy, empty in (*points, *((number, False) for number in within)):
-        answer = subject.command("read", api=Failing(subject.api(), healthy=healthy, empty=empty))
+    for fails_after, empty in (*points, *((number, False) for number in within)):
+        answer = subject.command("read", api=Failing(subject.api(), fails_after=fails_after, empty=empty))
         what = "500 and an empty page" if empty else "500"
-        why = f"an API that answers {what} after {healthy} of {reading.requests} requests"
+        why = f"an API that answers {what} after {fails_after} of {reading.requests} requests"
         failed = False
         with subject.streams() as streams:
             names = list(streams)
@@ -61,7 +61,7 @@ def check_failures(subject: SuiteSubject) -> None:
                     f"the stream is COMPLETE with {records} of {expected} records, with {why}",
                     where=name,
                     expected="INCOMPLETE and an error, so that the rest is read later",
-                    advice="let errors through: neither catch them nor take a failed response for an empty one",
+                    advice="let errors propagate: neither catch them nor treat a failed response as an empty one",
                 )
         _check_rest(subject, names, answer, why)
         errors = [m for m in answer.of("TRACE") if m["trace"]["type"] == "ERROR"]
@@ -70,7 +70,7 @@ def check_failures(subject: SuiteSubject) -> None:
                 f"`read` ends with exit code {answer.code} and {len(errors)} errors, with {why}",
                 where=subject.name,
                 expected="exit code 1 and a TRACE of type ERROR",
-                advice="raise errors of `cdk`, and leave the end of the process to the kit",
+                advice="raise errors of `cdk`, and leave exiting the process to the kit",
             )
 
 
@@ -86,12 +86,12 @@ def _check_rest(subject: SuiteSubject, names: Iterable[str], failed: CommandResu
 
 def check_secrets(subject: SuiteSubject) -> None:
     """Check that no log, error, state or catalog has a secret of the config or a request, whatever the API answers."""
-    healthy = Failing(subject.api(), healthy=None)
-    apis: list[tuple[Failing, str, Sequence[str]]] = [(healthy, "", ("spec", "check", "discover", "read"))]
+    never_fails = Failing(subject.api(), fails_after=None)
+    apis: list[tuple[Failing, str, Sequence[str]]] = [(never_fails, "", ("spec", "check", "discover", "read"))]
     # With status 200 the connector itself fails on such a body, and writes its own error message.
     for status in (401, 500, 200):
         why = f", with an API that answers {status} and repeats the request"
-        apis += [(Failing(subject.api(), healthy=count, status=status), why, ("check", "read")) for count in (0, 1)]
+        apis += [(Failing(subject.api(), fails_after=count, status=status), why, ("check", "read")) for count in (0, 1)]
     runs = [(f"{name}{why}", subject.command(name, api=api)) for api, why, names in apis for name in names]
     secrets = subject.secrets(value for api, _, _ in apis for value in api.secrets)
     for why, answer in runs:

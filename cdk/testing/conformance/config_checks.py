@@ -26,7 +26,7 @@ def check_spec(subject: SuiteSubject) -> None:
         SchemaValidator(schema, default=DRAFT_7)
     except ValueError as error:
         raise Nonconforming(
-            f"the spec is no JSON Schema: {error}",
+            f"the spec is not a JSON Schema: {error}",
             where=where,
             expected="a JSON Schema, draft 7",
             advice="correct it; https://json-schema.org/understanding-json-schema has the keywords",
@@ -47,7 +47,7 @@ def check_spec(subject: SuiteSubject) -> None:
                     f"{name!r} looks like a secret and is not marked as one",
                     where=f"{where}{path}.properties.{name}",
                     expected='"airbyte_secret": true, so that it is masked in logs, errors and states',
-                    advice='mark it; or say `"airbyte_secret": false` if everyone may see it',
+                    advice='mark it; or set `"airbyte_secret": false` if everyone may see it',
                 )
     answer = subject.command("spec")
     if answer.code or len(answer.of("SPEC")) != 1:
@@ -71,28 +71,28 @@ def check_good_config(subject: SuiteSubject) -> None:
             advice="correct the spec or the suite's `config`",
         ) from None
     _ = subject.first
-    api = Failing(subject.api(), healthy=None)
+    api = Failing(subject.api(), fails_after=None)
     answer = subject.command("check", api=api)
     if not _succeeded(answer):
         raise Nonconforming(
-            f"`check` refuses the good config: {_message(answer)}",
+            f"`check` rejects the valid config: {_message(answer)}",
             where=f"{subject.name}.check",
             expected="CONNECTION_STATUS SUCCEEDED and exit code 0",
             advice="correct `check`, the suite's `config`, or its API",
         )
     if not api.requests:
-        reading = Failing(subject.api(), healthy=None)
+        reading = Failing(subject.api(), fails_after=None)
         subject.read(api=reading)
         if reading.requests:
             raise Nonconforming(
                 "`check` sends no request",
                 where=f"{subject.name}.check",
                 expected="a request that fails where a read would",
-                advice="leave `check` to the kit, which reads the first page of the first stream, or ask the API there",
+                advice="leave `check` to the kit, which reads the first page of the first stream, or send one in it",
             )
         return
     for status in (401, 500):
-        answer = subject.command("check", api=Failing(subject.api(), healthy=0, status=status))
+        answer = subject.command("check", api=Failing(subject.api(), fails_after=0, status=status))
         _must_fail(subject, answer, f"an API that answers {status} to everything")
 
 
@@ -106,7 +106,7 @@ def check_bad_configs(subject: SuiteSubject, bad_configs: list[Mapping[str, Fiel
         _must_fail(subject, answer, f"a config whose {name!r} is {'wrong' if name in config else 'missing'}")
         if name not in _message(answer):
             raise Nonconforming(
-                f"`check` does not say that {name!r} is wrong: {_message(answer)}",
+                f"`check` does not report that {name!r} is wrong: {_message(answer)}",
                 where=f"{subject.name}.config_schema",
                 expected=f"a message with {name!r} in it",
                 advice="have the spec require it and give its type; then the kit finds it before the first request",
@@ -125,7 +125,7 @@ def _must_fail(subject: SuiteSubject, answer: CommandResult, why: str) -> None:
             f"`check` succeeds with {why}",
             where=f"{subject.name}.check",
             expected="CONNECTION_STATUS FAILED with the reason",
-            advice="let the error of the request through, or put the rule into the spec",
+            advice="let the error of the request propagate, or declare the rule in the spec",
         )
     _must_not_break(subject, answer, why)
 
@@ -135,7 +135,7 @@ def _must_not_break(subject: SuiteSubject, answer: CommandResult, why: str) -> N
         raise Nonconforming(
             f"`check` breaks with {why}: exit code {answer.code}, {answer.text[-600:]}",
             where=f"{subject.name}.check",
-            expected="exit code 0 and a CONNECTION_STATUS, with a reason for people where it is FAILED",
+            expected="exit code 0 and a CONNECTION_STATUS, with a readable reason if it is FAILED",
             advice="have the spec require what is needed; raise a `cdk.ConfigError` that says what to "
             "correct, in place of other exceptions",
         )

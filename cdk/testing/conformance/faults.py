@@ -5,7 +5,7 @@ import threading
 from cdk.base.values import from_json, to_json
 from cdk.rest import Headers, Request, RequestsTransport, Response, Transport
 
-_TOGETHER = 0.02
+_LONGEST_WAIT = 0.02
 """Seconds that a request waits for a concurrent one."""
 
 
@@ -21,15 +21,16 @@ class Network:
 
 
 class Failing:
-    """Fails all requests after the first `healthy` ones with a status, and a body that repeats everything it was sent.
+    """Fails all requests after the first `fails_after` ones with a status, and a body that repeats all it was sent.
 
-    healthy: None means that no request fails. empty: the body is instead the requested page without its rows. requests:
-    how many arrived. retried_at: for each URL requested twice in a row, how many requests preceded the second. secrets:
-    those in request headers, such as access tokens; parameters are not searched, since they also hold page tokens.
+    fails_after: None means that no request fails. empty: the body is instead the requested page without its rows.
+    requests: how many arrived. retried_at: for each URL requested twice in a row, how many requests preceded the
+    second. secrets: those in request headers, such as access tokens; parameters are not searched, since they also hold
+    page tokens.
     """
 
-    def __init__(self, api: Transport, *, healthy: int | None, status: int = 500, empty: bool = False) -> None:
-        self._api, self._healthy, self._status, self._empty = api, healthy, status, empty
+    def __init__(self, api: Transport, *, fails_after: int | None, status: int = 500, empty: bool = False) -> None:
+        self._api, self._fails_after, self._status, self._empty = api, fails_after, status, empty
         self._counting = threading.Lock()
         self.requests = 0
         self.retried_at: dict[str, int] = {}
@@ -45,7 +46,7 @@ class Failing:
             self.secrets.update(
                 text.rpartition(" ")[2] for name, text in request.headers.items() if request.is_secret(name)
             )
-            fails = self._healthy is not None and self.requests > self._healthy
+            fails = self._fails_after is not None and self.requests > self._fails_after
         if not fails:
             return self._api.send(request)
         if self._empty:
@@ -68,7 +69,7 @@ def _without_rows(body: bytes) -> bytes:
     return b"[]"
 
 
-class Together:
+class Overlapping:
     """Makes requests wait briefly for each other, so that slices that are read concurrently really overlap."""
 
     def __init__(self, api: Transport) -> None:
@@ -77,7 +78,7 @@ class Together:
     def send(self, request: Request) -> Response:
         """Return the API's response, once a second request has arrived or the wait for one has ended."""
         try:
-            self._meeting.wait(_TOGETHER)
+            self._meeting.wait(_LONGEST_WAIT)
         except threading.BrokenBarrierError:
             self._meeting.reset()
         return self._api.send(request)

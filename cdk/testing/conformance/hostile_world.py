@@ -26,16 +26,16 @@ class Round:
 
     hours: one entry for each new row: how long after the previous row it is dated; 0 is a tie, a negative number a row
     that arrives late, which needs a stream that looks back that far. meanwhile: how many of these rows appear after the
-    first request of the read. twice: whether the API returns its last row twice. healthy: requests until the API fails;
-    None: it does not fail. slices: how many are read at once. skew: hours by which the reader's clock is ahead, or
-    behind if negative. order: the order of the existing rows, unless the read resumes an interrupted one: 0 unchanged,
-    1 reversed, 2 starting from the middle.
+    first request of the read. twice: whether the API returns its last row twice. fails_after: requests until the API
+    fails; None: it does not fail. slices: how many are read at once. skew: hours by which the reader's clock is ahead,
+    or behind if negative. order: the order of the existing rows, unless the read resumes an interrupted one: 0
+    unchanged, 1 reversed, 2 starting from the middle.
     """
 
     hours: Sequence[int]
     meanwhile: int = 0
     twice: bool = False
-    healthy: int | None = None
+    fails_after: int | None = None
     slices: int = 1
     skew: int = 0
     order: int = 0
@@ -82,7 +82,7 @@ class HostileWorld(ABC):
             hours=st.lists(st.integers(-self.late, 2), max_size=4),
             meanwhile=st.integers(0, 2),
             twice=st.booleans(),
-            healthy=st.none() | st.integers(0, 6),
+            fails_after=st.none() | st.integers(0, 6),
             slices=st.sampled_from([1, 3]),
             skew=st.sampled_from([0, -2, 3]),
             order=st.just(0) if self.ordered else st.integers(0, 2),
@@ -125,7 +125,7 @@ class HostileWorld(ABC):
             now, before = present + timedelta(hours=each.skew), present
             # A row dated at exactly the reader's present may fall into the next read's window.
             visible = {text for text in map(canonical, rows) if dates[text] < now}
-            api = _Growing(Failing(self.api(rows, page_size), healthy=each.healthy), rows, during)
+            api = _Growing(Failing(self.api(rows, page_size), fails_after=each.fails_after), rows, during)
             run = read(
                 source,
                 self.stream,
@@ -167,11 +167,11 @@ class HostileWorld(ABC):
             raise Nonconforming(
                 f"{len(missing)} rows are lost when {which} is complete: {listed_json(missing)}",
                 where=f"{self.stream}, state {[canonical(blob) for blob in run.states[-1:]]}",
-                expected="every row that was there when the read began",
-                advice="ask for values from the last one on, itself included, and have states cover only what came; "
-                f"where the stream asks for no value as old as {self.begin}, set `begin`",
+                expected="every row that existed when the read started",
+                advice="request values from the last one on, including it, and have states cover only what was read; "
+                f"if the stream requests no value as old as {self.begin}, set `begin`",
             )
-        if run.error is not None and each.healthy is None:
+        if run.error is not None and each.fails_after is None:
             raise Nonconforming(
                 f"{which} fails, although the API does not: {run.error}",
                 where=self.stream,

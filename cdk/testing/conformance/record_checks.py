@@ -30,16 +30,16 @@ def check_discover(subject: SuiteSubject) -> None:
         )
     if first.of("CATALOG") != second.of("CATALOG"):
         raise Nonconforming(
-            "`discover` answers differently the second time",
+            "`discover` returns another catalog the second time",
             where=subject.name,
             expected="the same streams in the same order with the same schemas",
-            advice="sort what has no order, and keep times and chance out of schemas",
+            advice="sort what has no order, and keep times and random values out of schemas",
         )
     streams = first.of("CATALOG")[0]["catalog"]["streams"]
     names = Counter((stream.get("namespace"), stream["name"]) for stream in streams)
     if twice := [name for (_, name), count in names.items() if count > 1]:
         raise Nonconforming(
-            f"two streams are called {', '.join(twice)}",
+            f"two streams are named {', '.join(twice)}",
             where=f"{subject.name}, catalog",
             expected="a name of its own for each stream",
             advice="rename one, or give them namespaces",
@@ -49,7 +49,7 @@ def check_discover(subject: SuiteSubject) -> None:
             SchemaValidator(stream["json_schema"], default=DRAFT_7)
         except ValueError as error:
             raise Nonconforming(
-                f"the schema is no JSON Schema: {error}",
+                f"the schema is not a JSON Schema: {error}",
                 where=f"{stream['name']}.schema",
                 expected="a JSON Schema, draft 7",
                 advice="correct it; `spark-cdk discover --infer` shows one made from records",
@@ -71,8 +71,8 @@ def check_declared(subject: SuiteSubject, may_be_empty: Sequence[str]) -> None:
                     f"records have fields that the schema does not declare: {', '.join(others)}",
                     where=f"{name}.schema",
                     expected="all fields that the API sends",
-                    advice="declare them; `spark-cdk discover --infer` shows their types. Where they are not known "
-                    'beforehand, say `"additionalProperties": true`',
+                    advice="declare them; `spark-cdk discover --infer` shows their types. If they are not known in "
+                    'advance, set `"additionalProperties": true`',
                 )
 
 
@@ -83,7 +83,7 @@ def _empty(subject: SuiteSubject, stream: Stream) -> Nonconforming:
         problem = f": there is nothing to read before {subject.now():%Y-%m-%dT%H:%M:%SZ}, the present of the suite"
         advice = "set the suite's `now` to a time after the start of the cursor, or the start to an earlier one"
     return Nonconforming(
-        f"the read brings no record{problem}, so nothing is known of the stream",
+        f"the read returns no record{problem}, so the stream cannot be checked",
         where=stream.name,
         expected="at least one record",
         advice=advice,
@@ -94,12 +94,12 @@ def check_warnings(subject: SuiteSubject, may_warn: Sequence[str]) -> None:
     """Check that a first read gives no warnings, and that no records follow the page taken for the last."""
     warnings = [text for text in subject.first.warnings if text.partition(":")[0] not in may_warn]
     with checking_pages_after_end():
-        subject.read(why="a read that asks for what comes behind the last pages")
+        subject.read(why="a read that requests what follows the last pages")
     if warnings:
         raise Nonconforming(
             "a first read warns: " + "\n    ".join(warnings),
             where=subject.name,
-            expected="nothing that a person should look at",
+            expected="no warning",
             advice="correct the connector; give the suite's API a second page where it has only one; or list the "
             "stream in `may_warn`",
         )
@@ -132,7 +132,7 @@ def check_keys(subject: SuiteSubject) -> None:
             counts = Counter(canonical(key) for key in keys)
             if paths and (twice := [key for key, count in counts.items() if count > 1]):
                 raise Nonconforming(
-                    f"{len(twice)} keys come more than once, such as {', '.join(twice[:3])}",
+                    f"{len(twice)} keys occur more than once, such as {', '.join(twice[:3])}",
                     where=f"{name}, primary key {paths}",
                     expected="one record for each key in one read",
                     advice="add the field that tells them apart, such as the parent's; or correct the paging, if a "
@@ -156,7 +156,7 @@ def _check_cursor(subject: SuiteSubject, name: str, stream: Stream, field: str) 
             "a record has no value for the cursor",
             where=where,
             expected="a value in every record",
-            advice="choose a field that all records have, or ask the API for it",
+            advice="choose a field that all records have, or request it from the API",
         )
     reaches = (NaturalOrder() if stream.cursor is None else stream.cursor.state_order).reaches
     reached: dict[Partition, FieldValue] = {}
@@ -165,7 +165,7 @@ def _check_cursor(subject: SuiteSubject, name: str, stream: Stream, field: str) 
             value, before = (position.cursor or {}).get(field), reached.get(partition)
             if reaches(before, value) and not reaches(value, before):
                 raise Nonconforming(
-                    f"the state goes back from {before!r} to {value!r} for the partition {partition.key}",
+                    f"the state moves back from {before!r} to {value!r} for the partition {partition.key}",
                     where=where,
                     expected="a cursor that only grows",
                     advice="keep the highest value, and read windows oldest first",
@@ -180,7 +180,7 @@ def _check_cursor(subject: SuiteSubject, name: str, stream: Stream, field: str) 
         raise Nonconforming(
             f"the last state stands at {listed_json(stands) or 'nothing'}, and a record has {highest!r}",
             where=where,
-            expected="a state at the highest value that was read, so that the next read goes on there",
+            expected="a state at the highest value that was read, so that the next read resumes there",
             advice="advance the state to the highest value, and name the field as the records do",
         )
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from copy import copy
 
 from cdk.base.values import FieldValue, canonical
-from cdk.testing.conformance.faults import Together
+from cdk.testing.conformance.faults import Overlapping
 from cdk.testing.conformance.finding import Nonconforming
 from cdk.testing.conformance.subject import SuiteSubject, Unanswered
 
@@ -49,8 +49,8 @@ def check_second_read(subject: SuiteSubject) -> None:
                 raise Nonconforming(
                     f"a second read of the same records changes the state from {before} to {after}",
                     where=name,
-                    expected="a state that says how far the records go, whoever read them",
-                    advice="derive the state from records, not from how often or when it was read",
+                    expected="a state that depends only on the records",
+                    advice="derive the state from records, not from the number or the time of reads",
                 )
 
 
@@ -69,20 +69,20 @@ def check_windows(subject: SuiteSubject) -> None:
             stream = copy(streams[name])
         stream.cursor = cursor
         try:
-            records = subject.read(stream, why="a read with windows cut elsewhere").records
+            records = subject.read(stream, why="a read with windows of other lengths").records
         except Unanswered:
             continue
         first, second = (set(map(canonical, each)) for each in (subject.first.records_of(name), records))
         for texts, what in (
-            (second - first, "come only with windows cut elsewhere"),
-            (first - second, "do not come with those"),
+            (second - first, "are read only with windows of other lengths"),
+            (first - second, "are not read with those"),
         ):
             if texts:
                 raise Nonconforming(
                     f"{len(texts)} records {what}, such as {', '.join(sorted(texts)[:3])}",
                     where=name,
                     expected="each record in one window, however long these are",
-                    advice="ask the API for all from `slice.window.start` up to `slice.window.end`, this one included; "
+                    advice="request everything from `slice.window.start` up to and including `slice.window.end`; "
                     "give the cursor the `granularity` of the API's filter",
                 )
 
@@ -90,13 +90,13 @@ def check_windows(subject: SuiteSubject) -> None:
 def check_threads(subject: SuiteSubject) -> None:
     """Check that slices read concurrently return the same records as slices read one after the other."""
     first = subject.first
-    threaded = subject.read(api=Together(subject.api()), concurrency=4, why="a read of 4 slices at once")
+    threaded = subject.read(api=Overlapping(subject.api()), concurrency=4, why="a read of 4 slices concurrently")
     with subject.streams() as streams:
         for name in streams:
             serial, beside = _texts(first.records_of(name)), _texts(threaded.records_of(name))
             if serial != beside:
                 raise Nonconforming(
-                    f"4 slices at once bring other records than one after the other: {_difference(serial, beside)}",
+                    f"4 concurrent slices return other records than one after the other: {_difference(serial, beside)}",
                     where=name,
                     expected="the same records in any order",
                     advice="keep what belongs to a slice in variables of `read_records`, not in the stream, its class "
@@ -112,8 +112,8 @@ def compare(first: Sequence[FieldValue], read: Sequence[FieldValue], name: str, 
             f"{len(lost)} of {len(first)} records are lost by {why}: {', '.join(sorted(lost)[:3])}",
             where=name,
             expected="all records before the state or after it",
-            advice="have the state cover only what was yielded before it, keep the first record beyond it, and ask the "
-            "API for everything from there on",
+            advice="have the state cover only what was yielded before it, retain the first record beyond it, and "
+            "request everything from there on",
         )
     if fresh := _texts(read).keys() - _texts(first).keys():
         _raise_changed(name, sorted(fresh))
@@ -121,10 +121,10 @@ def compare(first: Sequence[FieldValue], read: Sequence[FieldValue], name: str, 
 
 def _raise_changed(name: str, fresh: list[str]) -> None:
     raise Nonconforming(
-        f"{len(fresh)} records come that the first read did not have: {', '.join(fresh[:3])}",
+        f"{len(fresh)} records are returned that the first read did not have: {', '.join(fresh[:3])}",
         where=name,
         expected="the same records from the same API",
-        advice="keep times and chance out of records; or give the suite an API that answers the same each time",
+        advice="keep times and random values out of records; or give the suite an API that returns the same each time",
     )
 
 

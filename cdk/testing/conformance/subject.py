@@ -102,7 +102,7 @@ class SuiteSubject:
         match self._first[0]:
             case str() as failure:
                 raise Nonconforming(
-                    f"as another test says in full, {failure}",
+                    f"another test reports this in full: {failure}",
                     where=self.name,
                     expected="a read to the end, which this test begins with",
                     advice="correct that first",
@@ -187,7 +187,7 @@ class SuiteSubject:
             message = None
         if not isinstance(message, dict) or "type" not in message:
             raise Nonconforming(
-                f"`{command}` writes what is no message: {line[:200]!r}",
+                f"`{command}` writes a line that is not a protocol message: {line[:200]!r}",
                 where=f"{self.name}, standard output",
                 expected="protocol messages, one a line, and nothing else",
                 advice="use a logger in place of writing to descriptor 1",

@@ -37,7 +37,7 @@ def check_sync(subject: SuiteSubject) -> None:
                     f"a sync writes {count} rows, and a read has {records} records",
                     where=full_name(stream),
                     expected="a row for each record",
-                    advice="build the same streams each time; what belongs to one read is no matter of the class",
+                    advice="build the same streams each time; store nothing that belongs to one read in the class",
                 )
 
 
@@ -59,12 +59,12 @@ def check_spark(subject: SuiteSubject) -> None:
         missing, more = expected[name] - actual[name], actual[name] - expected[name]
         if missing or more:
             raise Nonconforming(
-                f"tasks on Spark bring other records than this process: {missing.total()} are missing, "
+                f"tasks on Spark return other records than this process: {missing.total()} are missing, "
                 f"{more.total()} are too many, such as {min(missing or more)[:200]}",
                 where=name,
                 expected="the same records, wherever a slice is read",
-                advice="keep what a slice needs in its partition or in the stream, which travels to the task; what "
-                "the class, the module or a file has stays behind",
+                advice="keep what a slice needs in its partition or in the stream, which is sent to the task; "
+                "the class, the module and files are not",
             )
 
 

@@ -29,7 +29,7 @@ class Difference:
 
     def __iter__(self) -> Iterator[str]:
         """Yield a sentence for each kind of difference."""
-        for what, rest in (("lost", self.lost), ("there once more", self.doubled)):
+        for what, rest in (("lost", self.lost), ("duplicated", self.doubled)):
             if rest:
                 yield f"{rest.total()} of {self.expected} rows {what}, such as {min(rest)[:200]}"
         if self.changed:
@@ -39,8 +39,8 @@ class Difference:
                 f"{name} was {_text(before, name)}, is {_text(now, name)}" for name in _other(before, now)
             )
             yield (
-                f"{len(self.changed)} of {self.expected} rows changed, in {names}: {shown}; what has another value at "
-                "each read, such as the time of it, cannot be compared: leave it out of the records (each row has "
+                f"{len(self.changed)} of {self.expected} rows changed, in {names}: {shown}; what has another value in "
+                "each read, such as its time, cannot be compared: leave it out of the records (each row has "
                 "`_airbyte_extracted_at`), or name the other streams with --stream"
             )
 

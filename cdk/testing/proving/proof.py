@@ -107,7 +107,7 @@ def prove(
         share = affordable_share(seconds)
         if share < 1 and None in (at_commits, at_random):
             notes.append(
-                f"one kill takes some {seconds:.0f} s, so that there are fewer: --at-commits {_AT_COMMITS} "
+                f"one kill takes about {seconds:.0f} s, so there are fewer: --at-commits {_AT_COMMITS} "
                 f"--at-random {_AT_RANDOM} has as many as there are where syncs are short"
             )
         at_commits = round(_AT_COMMITS * share) if at_commits is None else at_commits
@@ -126,7 +126,7 @@ def prove(
 def _undisturbed(trials: Trials, folder: Path, interval: str) -> TrialRun:
     run = trials.sync(folder, interval=interval)
     if run.failure:
-        raise FatalError(f"a sync that nobody kills fails, so there is nothing to compare with: {run.failure}")
+        raise FatalError(f"an undisturbed sync fails, so there is nothing to compare with: {run.failure}")
     return run
 
 

@@ -115,7 +115,7 @@ class Trials:
         process.kill()
         process.join()
         if endless:
-            return TrialRun(killed=False, failure=f"it does not end, {self.limit:.0f} s after its beginning")
+            return TrialRun(killed=False, failure=f"it does not end, {self.limit:.0f} s after its start")
         if process.exitcode == -signal.SIGKILL:
             return TrialRun(killed=True)
         if not report.exists():

@@ -75,12 +75,12 @@ class World:
         return self.now + self.round * ROUND
 
     @property
-    def most(self) -> int:
+    def total_records(self) -> int:
         """The number of records of a stream without parents in this round."""
-        return self.records + self.round * self.new
+        return self.records + self.round * self.new_per_round
 
     @property
-    def new(self) -> int:
+    def new_per_round(self) -> int:
         """How many new records each round adds to such a stream."""
         return max(1, self.records // 10)
 
@@ -156,7 +156,7 @@ class Collection:
             chance = world.chance(self.name, part, "round", turn)
             if versions and not self._appends:
                 versions |= dict.fromkeys(chance.sample(sorted(versions), max(1, len(versions) // 10)), turn)
-            new = chance.randint(0, 1) if part else world.new
+            new = chance.randint(0, 1) if part else world.new_per_round
             versions |= dict.fromkeys(range(len(versions), len(versions) + new), turn)
         return versions
 

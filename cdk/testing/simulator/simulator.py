@@ -34,7 +34,7 @@ from cdk.testing.simulator.templates import Query, leaves
 
 _TOKEN = "simulated-token"  # noqa: S105 - not a real token
 _HISTORY = timedelta(days=30)
-_PEOPLED = 10
+_LEAST_RECORDS = 10
 """The least number of records while the simulator probes what requests look like."""
 _SAMPLES = 5
 """How many sample records a filter is tried with."""
@@ -141,7 +141,7 @@ class Simulator(Offline):
         for name in names:
             if name in self.missing:
                 raise Unsimulated(
-                    f"what says which streams there are of {name!r} (HttpComponentsResolver) is not simulated: "
+                    f"the request that lists the streams of {name!r} (HttpComponentsResolver) is not simulated: "
                     f"{self.missing[name]}"
                 )
 
@@ -160,8 +160,8 @@ class Simulator(Offline):
             parents = [(f"{parent.name} as a parent", parent) for stream in streams for parent in _parents(stream)]
             named = {**dict(parents), **{stream.name: stream for stream in streams}}
             # A child's requests show only if its parents have records; the simulated world itself may be empty.
-            peopled = replace(self.world, records=max(self.world.records, _PEOPLED))
-            self._build({name: stream for name, stream in named.items() if name not in self._apis}, peopled)
+            populated = replace(self.world, records=max(self.world.records, _LEAST_RECORDS))
+            self._build({name: stream for name, stream in named.items() if name not in self._apis}, populated)
         for name, api in self._apis.items():
             if name not in self._entries:
                 api.hold(api.collection, self.world)

@@ -38,8 +38,8 @@ Answer = Callable[[Request], Response]
 
 ADVICE = "answer it with a cassette or a MockApi"
 _ADVICE_OWN = (
-    f"{ADVICE} if it sends its requests with `HttpClient` of `cdk.rest`; those of another library, such as `requests`, "
-    "nothing of the kit answers: mock that library in a test"
+    f"{ADVICE} if it sends its requests with `HttpClient` of `cdk.rest`; those of another library, such as "
+    "`requests`, cannot be answered by the kit: mock that library in a test"
 )
 
 
@@ -72,7 +72,7 @@ class Anatomy:
                 return cls._of_manifest(reader)
             case ManifestStream(reader=reader):
                 raise NotSimulated(
-                    f"its retriever ({type(reader).__module__.rpartition('.')[2]}) is none of plain pages"
+                    f"its retriever ({type(reader).__module__.rpartition('.')[2]}) does not read plain pages"
                 )
             case HttpStream() if type(stream).parse is HttpStream.parse and type(stream.decoder) is JsonDocument:
                 paginator = stream.paginator
@@ -80,19 +80,19 @@ class Anatomy:
                 size = paginator.size if isinstance(paginator, Counting) else None
                 return cls(tuple(stream.records_path), deciding_paths, size, stream.authenticator())
             case HttpStream():
-                raise NotSimulated("its `parse`, or its decoder, is code of its own")
+                raise NotSimulated("its `parse`, or its decoder, is custom code")
             case _:
-                raise NotSimulated(f"{type(stream).__name__} reads in code of its own", _ADVICE_OWN)
+                raise NotSimulated(f"{type(stream).__name__} reads with custom code", _ADVICE_OWN)
 
     @classmethod
     def _of_manifest(cls, reader: PageReader) -> "Anatomy":
         extractor = reader.extractor
         if not isinstance(extractor, FieldExtractor) or extractor.expand is not None:
-            raise NotSimulated("its extractor is no DpathExtractor, or expands records")
+            raise NotSimulated("its extractor is not a DpathExtractor, or expands records")
         if type(reader.decoder) is not JsonDocument:
             raise NotSimulated(f"its bodies are not JSON: {type(reader.decoder).__name__}")
         if reader.properties is not None:
-            raise NotSimulated("it asks for its properties in groups (QueryProperties)")
+            raise NotSimulated("it requests its properties in groups (QueryProperties)")
         if reader.lazy:
             raise NotSimulated("records of its parent hold its first page (lazy_read_pointer)")
         incremental = reader.incremental
@@ -166,7 +166,7 @@ class Probe:
             except _Enough:
                 pass
             except (CdkError, ValueError) as error:
-                raise NotSimulated(f"it takes a simulated page for an error: {error}") from error
+                raise NotSimulated(f"it treats a simulated page as an error: {error}") from error
         return self._requests, count
 
 
@@ -300,10 +300,12 @@ class StreamApi:
         largest = _USUAL_SIZE if anatomy.size is None else anatomy.size
         sizes = list(
             dict.fromkeys(
-                size for size in (min(_USUAL_SIZE, largest), largest) if 0 < size <= max(_USUAL_SIZE, self._world.most)
+                size
+                for size in (min(_USUAL_SIZE, largest), largest)
+                if 0 < size <= max(_USUAL_SIZE, self._world.total_records)
             )
         )
-        problem = NotSimulated("it asks for the same page for ever")
+        problem = NotSimulated("it requests the same page forever")
         template = self.template
         for shape in shapes(anatomy.path, sizes, anatomy.deciding_paths):
             try:

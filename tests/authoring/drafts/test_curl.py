@@ -197,7 +197,7 @@ def test_a_second_command_adds_its_stream(tmp_path: Path) -> None:
     assert (run.error, run.records_of("orders"), run.records_of("users")) == (None, ROWS, [{"id": "u"}])
     assert written.notes == [
         "new: users, spec.connection_specification.properties.key",
-        "changed by hand, stays as it is: orders",
+        "changed by hand, left as it is: orders",
     ]
 
 
@@ -248,7 +248,7 @@ def test_what_looks_like_an_expression_is_sent_as_it_is(tmp_path: Path) -> None:
         ("curl", "found 0 URLs"),
         ("curl https://a https://b", "found 2 URLs"),
         ("curl https://a | jq .data", "leave out what stands behind the command, such as `| jq`"),
-        ("curl ftp://a", "the URL of the curl command is none"),
+        ("curl ftp://a", "the URL of the curl command is invalid"),
         ("curl -d @body.json https://a", "reads its data from a file"),
         ("curl -d plain https://a", "neither a JSON object nor a form"),
         ("curl --json [1] https://a", "is JSON, expected an object"),

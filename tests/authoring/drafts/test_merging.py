@@ -73,7 +73,7 @@ def test_streams_that_were_changed_by_hand_stay_and_new_ones_are_added(tmp_path:
     assert text.count("config['tenant']") == 2
     assert notes == [
         "new: notes, spec.connection_specification.properties.tenant",
-        "changed by hand, stays as it is: orders",
+        "changed by hand, left as it is: orders",
         "no longer described, removed: visits",
     ]
 
@@ -89,7 +89,7 @@ def test_a_draft_of_the_same_changes_nothing(tmp_path: Path) -> None:
     notes = draft(tmp_path, "orders", "users", tenant=True)
 
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-    assert notes == ["changed by hand, stays as it is: orders"]
+    assert notes == ["changed by hand, left as it is: orders"]
 
 
 EMPTY = "    required: []\n    properties: {}\n"
@@ -132,9 +132,9 @@ def test_what_was_removed_by_hand_stays_away(tmp_path: Path) -> None:
 
     assert streams(tmp_path) == ["orders", "visits"]
     assert sorted(notes) == [
-        "changed by hand, stays as it is: README.md",
+        "changed by hand, left as it is: README.md",
         "new: visits",
-        "removed by hand, stays away: users",
+        "removed by hand, not restored: users",
     ]
 
 

@@ -144,7 +144,7 @@ def test_a_connector_drafted_from_a_description_says_what_it_guesses_and_passes_
     assert (written.code, validated.code, tests) == (0, 0, 0)
     assert sorted(line.partition(". Check:")[0] for line in guesses if "`pets_visits`" in line) == [
         "- a substream: `petId` of the path is `id` of `pets`. Why: the path's parameter `petId` names it",
-        "- no primary key. Why: no field is called like one",
+        "- no primary key. Why: no field is named like one",
         "- pagination: page number in `page`, the first is 1, up to an empty page. Why: their names",
     ]
     assert yaml.safe_load(Path("pipeline.yaml").read_text())["incremental_write_mode"] == "append_dedup"
@@ -155,7 +155,7 @@ def test_a_connector_drafted_from_a_description_says_what_it_guesses_and_passes_
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("- 1", "is no OpenAPI description: found a list"),
+        ("- 1", "is not an OpenAPI description: found a list"),
         ("{", "is not JSON"),
         ("a: [", "is not YAML"),
         ('{"openapi": "3.0.0", "paths": {"/a": {"post": {}}}}', "there is no GET"),

@@ -95,7 +95,7 @@ ROWS = st.lists(st.integers(0, 3), max_size=5)
     parents=st.sampled_from(sorted(PAGINATORS)),
     children=st.sampled_from(sorted(PAGINATORS)),
     cursor=st.booleans(),
-    healthy=st.integers(0, 12),
+    fails_after=st.integers(0, 12),
     slices=st.sampled_from([1, 3]),
 )
 def test_a_read_has_what_the_api_has_however_it_is_paged_and_cut(
@@ -105,7 +105,7 @@ def test_a_read_has_what_the_api_has_however_it_is_paged_and_cut(
     children: str,
     *,
     cursor: bool,
-    healthy: int,
+    fails_after: int,
     slices: int,
 ) -> None:
     connector = source(parents, children, cursor=cursor)
@@ -116,7 +116,7 @@ def test_a_read_has_what_the_api_has_however_it_is_paged_and_cut(
     cut = read(
         connector,
         "rows",
-        transport=Failing(api(world), healthy=healthy, status=403),
+        transport=Failing(api(world), fails_after=fails_after, status=403),
         concurrency=slices,
         every_state=True,
     )

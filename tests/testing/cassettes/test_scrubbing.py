@@ -76,7 +76,7 @@ def test_packed_bodies_are_scrubbed_and_those_that_cannot_be_are_refused() -> No
 
     assert gzip.decompress(recorded(gzip.compress(b"id,key\n1,s3cret\n"))) == b"id,key\n1,****\n"
     assert recorded(b"\xff\x00picture") == b"\xff\x00picture"
-    with pytest.raises(FatalError, match=r"GET https://a\.example/file is no text and holds a secret"):
+    with pytest.raises(FatalError, match=r"GET https://a\.example/file is binary and contains a secret"):
         recorded(b"\xff\x00s3cret")
 
 

@@ -265,7 +265,9 @@ class Needing(Accounts):
         return f"/accounts?branch={self.config['branch']}"
 
 
-@bug("a catalog that depends on when it is asked for", "discover_is_the_same", "answers differently the second time")
+@bug(
+    "a catalog that depends on when it is asked for", "discover_is_the_same", "returns another catalog the second time"
+)
 class Changing(Accounts):
     def json_schema(self) -> JsonSchema:
         return {"type": "object", "title": f"as of {time.time_ns()}"}
@@ -276,7 +278,7 @@ class Undeclared(Entries):
     schema = PARTS
 
 
-@bug("a wrong records_path that passes for empty", "each_stream_brings", "the read brings no record")
+@bug("a wrong records_path that passes for empty", "each_stream_brings", "the read returns no record")
 class Empty(Accounts):
     def parse(self, response: Response, slice: Slice) -> Sequence[Mapping[str, Json]]:  # noqa: ARG002
         return response.json().get("items") or []
@@ -297,7 +299,7 @@ class Mistyped(Entries):
     schema = MISTYPED
 
 
-@bug("a key that is not unique", "primary_keys", "3 keys come more than once")
+@bug("a key that is not unique", "primary_keys", "3 keys occur more than once")
 class Ambiguous(Entries):
     primary_key = "account"
 
@@ -307,7 +309,9 @@ class Keyless(Accounts):
     primary_key = "uuid"
 
 
-@bug("a state that keeps the value of the last record, which is not the highest", "cursors_grow", "the state goes back")
+@bug(
+    "a state that keeps the value of the last record, which is not the highest", "cursors_grow", "the state moves back"
+)
 class Backwards(Accounts):
     name = "entries"
     schema = ENTRY
@@ -353,7 +357,7 @@ class UsedUp(Accounts):
         yield Checkpoint({"page": 1})
 
 
-@bug("records with the time of the read", "a_second_read", "records come that the first read did not have")
+@bug("records with the time of the read", "a_second_read", "records are returned that the first read did not have")
 class Stamped(Entries):
     schema = ANY
 
@@ -361,7 +365,7 @@ class Stamped(Entries):
         return [{**record, "read_at": time.time_ns()} for record in super().parse(response, slice)]
 
 
-@bug("a slice's account in an attribute of the class", "slices_may_be_read_at_once", "4 slices at once bring other")
+@bug("a slice's account in an attribute of the class", "slices_may_be_read_at_once", "4 concurrent slices return other")
 class Sharing(Bookings):
     current: Json = None
 
@@ -381,7 +385,7 @@ class Counted(Accounts):
         yield from ({"id": number} for number in range(1 + next(self.built)))
 
 
-@bug("a line on standard output", "a_read_ends", "`read` writes what is no message: 'reading'")
+@bug("a line on standard output", "a_read_ends", "`read` writes a line that is not a protocol message: 'reading'")
 class Chatty(Accounts):
     def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
         os.write(1, b"reading\n")
@@ -431,7 +435,9 @@ class Issued(Accounts):
         return super().parse(response, slice)
 
 
-@bug("windows that leave out their last day", "windows_leave_nothing_out", "records come only with windows cut")
+@bug(
+    "windows that leave out their last day", "windows_leave_nothing_out", "records are read only with windows of other"
+)
 class Gapped(Days):
     def params(self, slice: Slice) -> dict[str, Json]:
         assert slice.window is not None
@@ -439,7 +445,7 @@ class Gapped(Days):
         return {**super().params(slice), "until": until}
 
 
-@bug("an error in windows of other lengths", "windows_leave_nothing_out", "cut elsewhere fails: days: found ****, exp")
+@bug("an error in windows of other lengths", "windows_leave_nothing_out", "other lengths fails: days: found ****, exp")
 class Measured(Days):
     """Knows what the API calls periods of so many days."""
 

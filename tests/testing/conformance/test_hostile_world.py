@@ -208,9 +208,9 @@ class TestGoodStepwisePosts(World):
 @pytest.mark.parametrize(
     ("broken", "rounds"),
     [
-        (Swallowing, [Round([0], healthy=0)]),
+        (Swallowing, [Round([0], fails_after=0)]),
         (Exclusive, [Round([0]), Round([0])]),
-        (Hasty, [Round([0], healthy=0), Round([])]),
+        (Hasty, [Round([0], fails_after=0), Round([])]),
         (ReadingOn, [Round([0]), Round([0, 0, 0, 1], meanwhile=2), Round([])]),
         (Appending, [Round([0, 0, 0, 0, 0]), Round([0], order=1)]),
         (Punctual, [Round([0], skew=3), Round([2])]),
@@ -306,7 +306,7 @@ def test_rows_that_come_late_are_lost_where_the_stream_does_not_look_back() -> N
 
 def test_a_resumed_read_looks_back_from_where_the_interrupted_one_began() -> None:
     # What comes late lies in a window that the first read had closed, and the second one reads on for hours.
-    TestGoodLatePosts().play([Round([0, 0], healthy=3), Round([1, -5, 2, 2, 2])], 1)
+    TestGoodLatePosts().play([Round([0, 0], fails_after=3), Round([1, -5, 2, 2, 2])], 1)
 
 
 def test_no_world_has_three_pages_in_a_row_that_are_the_same() -> None:

@@ -66,7 +66,7 @@ class Locking(Stream):
 @pytest.mark.parametrize(
     ("stream", "words"),
     [
-        (Remembering, "tasks on Spark bring other records than this process: 2 are missing, 0 are too many"),
+        (Remembering, "tasks on Spark return other records than this process: 2 are missing, 0 are too many"),
         (Locking, "a sync on Spark fails: the stream cannot be sent to Spark's tasks"),
     ],
 )

@@ -53,7 +53,9 @@ def test_a_first_read_that_fails_says_why_once_in_full_and_then_in_a_line() -> N
     assert texts[0].startswith(why)
     assert "the routes are:\n  GET /other" in texts[0]
     assert len(texts) > 10
-    assert all(text.startswith(f"as another test says in full, {why}") and "/other" not in text for text in texts[1:])
+    assert all(
+        text.startswith(f"another test reports this in full: {why}") and "/other" not in text for text in texts[1:]
+    )
 
 
 def test_a_present_before_the_start_of_a_cursor_is_named() -> None:

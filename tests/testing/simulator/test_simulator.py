@@ -230,10 +230,10 @@ def test_an_api_that_is_empty_is_read_as_such_and_grows() -> None:
 def test_what_is_read_by_code_of_its_own_is_named() -> None:
     simulator = Simulator(OfCode())
     assert simulator.missing == {
-        "own": "Own reads in code of its own; answer it with a cassette or a MockApi if it sends its requests with "
-        "`HttpClient` of `cdk.rest`; those of another library, such as `requests`, nothing of the kit answers: mock "
+        "own": "Own reads with custom code; answer it with a cassette or a MockApi if it sends its requests with "
+        "`HttpClient` of `cdk.rest`; those of another library, such as `requests`, cannot be answered by the kit: mock "
         "that library in a test",
-        "parsed": "its `parse`, or its decoder, is code of its own; answer it with a cassette or a MockApi",
+        "parsed": "its `parse`, or its decoder, is custom code; answer it with a cassette or a MockApi",
     }
 
 

@@ -24,9 +24,7 @@ def paging_of(settings: Mapping[str, JsonValue], stream: str) -> tuple[Paginator
     """Return the paginator for dlt's settings and defaults, and the options that are lost, each with the reason."""
     kind = {"json_response": "json_link"}.get(as_string(settings.get("type")), as_string(settings.get("type")))
     if kind not in _OPTIONS:
-        return PaginatorGuess(None, None), [
-            ("type", f"found {kind!r}, which has no component that is known to do the same")
-        ]
+        return PaginatorGuess(None, None), [("type", f"found {kind!r}, which has no equivalent component")]
     unknown = settings.keys() - _OPTIONS[kind] - {"type"}
     lost = sorted(name for name in unknown if settings[name] != _ENDS_ANYWAY.get(name, ...))
     return _paging(kind, settings, PageFacts(stream, {}, {}, {}, "", None)), [

@@ -41,9 +41,9 @@ _CODE = "is Python code, and only values can be carried over: write it as a comp
 _REASONS = {
     "processing_steps": "filters and maps are Python: write them as `record_filter` and `transformations`",
     "columns": "the schema has the types: write them there",
-    "table_name": "a table is called like its stream: rename the stream",
-    "max_table_nesting": "a record is a row as it is; nothing of it becomes a table of its own",
-    "end_value": "a read ends at the present moment: set `end_datetime`",
+    "table_name": "a table has the name of its stream: rename the stream",
+    "max_table_nesting": "each record is stored as one row; no part of it becomes a table of its own",
+    "end_value": "a read ends at the current time: set `end_datetime`",
     "lag": "set `lookback_window` of the cursor",
 }
 _MODES = {"append": "append", "replace": "overwrite", "merge": "append_dedup"}
@@ -84,7 +84,7 @@ class _Import:
         requester = self._requester()
         resources = [*self._named()]
         if not resources:
-            raise ConfigError("its `resources` have no name, expected one at least", path=name)
+            raise ConfigError("none of its `resources` has a name, expected at least one", path=name)
         for resource in resources:
             self._needed += _parents(*_path_of(resource))
         streams = [self._stream(resource) for resource in resources]
@@ -96,7 +96,7 @@ class _Import:
         for each in self._resources:
             own = {"name": each} if isinstance(each, str) else as_object(each)
             if not as_string(own.get("name")):
-                self._leave("resources", "found one without a name, such as a function of Python: write it as a stream")
+                self._leave("resources", "found one without a name, such as a Python function: write it as a stream")
                 continue
             endpoints = [
                 {"path": e} if isinstance(e := each.get("endpoint"), str) else as_object(e)
@@ -128,7 +128,7 @@ class _Import:
                 scheme = {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": token_url}}}
             case _:
                 if auth is not None and not self._is_code("client.auth", auth):
-                    self._leave("client.auth", "no component is known to do the same: write an authenticator")
+                    self._leave("client.auth", "there is no equivalent component: write an authenticator")
                 return requester
         requester["authenticator"], what, self._logins = authenticator("auth", scheme, self._config, lambda url: url)
         self._guesses.append(Guess(f"log-in: {what}", _DLT, "write credentials into config.json: none is carried over"))
@@ -163,7 +163,7 @@ class _Import:
         if mode := _MODES.get(as_string(resource.get("write_disposition"))):
             guesses.append(Guess(f"written as {mode}", _DLT, f"the pipeline file decides: `write_mode: {mode}`"))
         if resource.get("selected") is False:
-            guesses.append(Guess("read for its children alone", _DLT, "leave it out of the pipeline's `streams`"))
+            guesses.append(Guess("read only for its children", _DLT, "leave it out of the pipeline's `streams`"))
         record = self._record(name, key, cursor)
         pattern = f"{self._base}/{PARAMETER.sub('*', path).strip('/')}"
         method = as_string(endpoint.get("method")).upper() or "GET"
@@ -274,7 +274,7 @@ class _Import:
             action = as_object(each)
             code, content = action.get("status_code"), as_string(action.get("content"))
             if action.get("action") != "ignore" or not (isinstance(code, int) or content):
-                self._leave(f"{where}.response_actions[{number}]", "of actions only `ignore` has a component")
+                self._leave(f"{where}.response_actions[{number}]", "only the action `ignore` has a component")
                 continue
             statuses: JsonObject = {"http_codes": [code]} if isinstance(code, int) else {}
             texts: JsonObject = {"error_message_contains": content} if content else {}

@@ -11,7 +11,7 @@ from cdk.base.secret_names import looks_secret
 from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string, kinds_of
 from cdk.testing.simulator.examples import example_of
 
-_TAP = "the tap's code says how; a catalog does not"
+_TAP = "the tap's code determines it; a catalog does not"
 _KINDS: Mapping[type, str] = {bool: "boolean", int: "integer", float: "number"}
 
 
@@ -69,7 +69,7 @@ def _stream(stream: Mapping[str, JsonValue], config: ConfigFields, left_out: lis
         left_out.append(LeftOut(f"streams.{name}.replication_method", "LOG_BASED reads a database's log, no HTTP API"))
     if facts.get("selected") is False:
         guesses.append(Guess("not selected", "the catalog says so", "leave it out of the pipeline's `streams`"))
-    unread = "it is not selected, and read all the same: add `RemoveFields`"
+    unread = "it is not selected, but read anyway: add `RemoveFields`"
     left_out += [LeftOut(f"streams.{name}.{key}", unread) for key in _deselected(stream)]
     key: JsonValue = keys[0] if len(keys) == 1 else keys or None
     component = stream_component(name, requester, schema=schema, key=key, cursor=cursor)

@@ -70,7 +70,7 @@ class Description:
         if not str(version).startswith(("3.", "2.")) or not as_object(self._document.get("paths")):
             keys = f"the keys {', '.join(list(self._document)[:5])}" if self._document else json_kind(document)
             raise ConfigError(
-                f"is no OpenAPI description: found {keys}, expected `openapi: 3.x` or `swagger: 2.0`, and `paths`",
+                f"is not an OpenAPI description: found {keys}, expected `openapi: 3.x` or `swagger: 2.0`, and `paths`",
                 path=name,
             )
         self._files: Registry[JsonValue] = Registry().with_resource("", Resource.opaque(dict(self._document)))

@@ -84,7 +84,9 @@ def draft_of(description: Description) -> Draft:
             or "there is no GET and no POST that searches"
         )
         unread = f"; {_NOT_READ} {', '.join(outside)}" if (outside := description.not_read()) else ""
-        raise ConfigError(f"nothing in it reads a collection of records: {listed}{unread}", path=description.name)
+        raise ConfigError(
+            f"no operation in it returns a collection of records: {listed}{unread}", path=description.name
+        )
     candidates = [
         _Candidate(name, operations[path], collections[path], _fields(schemas, collections[path].items))
         for path, name in _names({path: operations[path].resource_path for path in collections}).items()
@@ -95,7 +97,7 @@ def draft_of(description: Description) -> Draft:
 def _why_not(operation: Operation) -> str:
     if operation.deprecated:
         return "it is deprecated"
-    return "its path has the signs of an expression" if "{{" in operation.path or "{%" in operation.path else ""
+    return "its path contains `{{` or `{%`" if "{{" in operation.path or "{%" in operation.path else ""
 
 
 def _fields(schemas: Schemas, items: JsonValue) -> Mapping[str, Mapping[str, JsonValue]]:
@@ -178,7 +180,9 @@ class _Drafting:
         streams = []
         for each in self._candidates:
             own = pages[each.name]
-            others = [paging for name, paging in pagings.items() if pages[name].asked_in == own.asked_in]
+            others = [
+                paging for name, paging in pagings.items() if pages[name].default_location == own.default_location
+            ]
             streams.append(self._stream(each, base, login_, as_most_streams(pagings[each.name], own, others)))
         guesses = [*login_.guesses]
         if "{{" in base:
@@ -277,8 +281,10 @@ class _Drafting:
         leaves = {path: schema for path, schema in self._schemas.leaves(operation.schema) if records}
         parameters = {**self._sent(operation), **operation.located("query")}
         key_field, headers = None if key is None else key[0], dict.fromkeys(operation.headers, "")
-        asked_in = "query" if operation.body is None else "body_json"
-        return PageFacts(candidate.name, parameters, leaves, headers, operation.text, key_field, not records, asked_in)
+        default_location = "query" if operation.body is None else "body_json"
+        return PageFacts(
+            candidate.name, parameters, leaves, headers, operation.text, key_field, not records, default_location
+        )
 
     def _sent(self, operation: Operation) -> Mapping[str, Parameter]:
         """Return the fields of the JSON that an operation sends."""
@@ -295,7 +301,7 @@ class _Drafting:
         preview = f"`spark-cdk preview {candidate.name}`"
         guesses = [Guess(f"records at `{where}`", candidate.collection.why, preview)] if where else []
         if not keys:
-            return [*guesses, Guess("no primary key", "no field is called like one", _DOCS)]
+            return [*guesses, Guess("no primary key", "no field is named like one", _DOCS)]
         why = why if len(keys) == 1 else f"{why}, and others may be below another parent"
         return [*guesses, Guess(f"primary key `{'`, `'.join(keys)}`", why, _DOCS)]
 

@@ -81,7 +81,7 @@ def _in_object(body: Mapping[str, JsonValue], name: str, schemas: Schemas, path:
     named = [key for key in of_objects if singular(key) == singular(name)]
     enveloped = [key for known in _ENVELOPES for key in of_objects if plain(key) == known]
     for key in (*named, *enveloped):
-        why = "is called as the path is" if key in named else "is a usual name for it"
+        why = "has the name of the path" if key in named else "is a common name for it"
         return _unwrapped(Collection((*path, key), properties[key].get("items"), f"`{key}` {why}"), name, schemas)
     others = [key for key in properties if key not in lists]
     if len(of_objects) == 1 and all(_AROUND.intersection(singular(key)) for key in others):
@@ -103,5 +103,5 @@ def _unwrapped(wrapped: Collection, name: str, schemas: Schemas) -> Collection:
     own = [key for key in parts if singular(key) == singular(name)]
     if not own or any(schemas.flat(part).get("type") != "object" for part in parts.values()):
         return wrapped
-    why = f"{wrapped.why}, and `{own[0]}` in each of its elements is called as the path is"
+    why = f"{wrapped.why}, and `{own[0]}` in each of its elements has the name of the path"
     return Collection((*wrapped.path, "*", own[0]), parts[own[0]], why)

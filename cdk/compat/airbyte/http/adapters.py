@@ -41,19 +41,19 @@ _KINDS: Mapping[FailureType | None, type[CdkError]] = {
 }
 
 
-def signer(custom: CustomObject) -> Authenticator:
+def authenticator_of(custom: CustomObject) -> Authenticator:
     """Return the kit's authenticator behind a facade, or an adapter for a custom one."""
     native: Authenticator | None = custom.get("native")
-    return native or CustomSigner(custom)
+    return native or CustomAuthenticatorAdapter(custom)
 
 
-def judge(custom: CustomObject) -> ErrorHandler:
+def error_handler_of(custom: CustomObject) -> ErrorHandler:
     """Return the kit's error handler behind a facade, or an adapter for a custom one."""
     native: ErrorHandler | None = custom.get("native")
-    return native or CustomJudge(custom)
+    return native or CustomErrorHandlerAdapter(custom)
 
 
-class CustomSigner:
+class CustomAuthenticatorAdapter:
     """Adapts a custom authenticator: calls it with a request of the `requests` library, or gets its headers."""
 
     def __init__(self, custom: CustomObject) -> None:
@@ -116,10 +116,10 @@ class CustomSigner:
         return self._custom.call(method) if hasattr(self._custom.instance, method) else None
 
     def __repr__(self) -> str:
-        return f"CustomSigner({self._custom.name})"
+        return f"CustomAuthenticatorAdapter({self._custom.name})"
 
 
-class CustomJudge:
+class CustomErrorHandlerAdapter:
     """Adapts a custom error handler: applies its decisions and its number of retries."""
 
     def __init__(self, custom: CustomObject) -> None:

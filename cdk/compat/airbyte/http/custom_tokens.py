@@ -110,7 +110,7 @@ class CustomTokens(TokenOwner):
         """
         if not isinstance(token, str) or not token:
             name = f"{self._custom.name}.{_METHOD}"
-            raise CredentialsError(f"{name} returned {type(token).__name__}, expected a text that is not empty")
+            raise CredentialsError(f"{name} returned {type(token).__name__}, expected a non-empty string")
         self._learn_secret(token)
         if self._known is None:
             return _ALWAYS

@@ -168,13 +168,18 @@ class HttpStatusErrorHandler(ErrorHandler):
         logger: object = None,
         error_mapping: Mapping[ErrorKey, ErrorResolution] | None = None,
         max_retries: int = 5,
-        max_time: object = None,
+        max_time: int = 600,
     ) -> None:
-        self._mapping, self._max_retries, self._logger, self._time = error_mapping or {}, max_retries, logger, max_time
+        self._mapping, self._logger = error_mapping or {}, logger
+        self._max_retries, self._max_time = max_retries, max_time
 
     @property
     def max_retries(self) -> int | None:
         return self._max_retries
+
+    @property
+    def max_time(self) -> int | None:
+        return self._max_time
 
     def interpret_response(self, response_or_exception: object) -> ErrorResolution:
         if (response := native_response(response_or_exception)) is not None:

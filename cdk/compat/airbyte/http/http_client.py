@@ -1,23 +1,25 @@
 """HttpClient: sends the requests that custom code makes itself."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from urllib.parse import parse_qsl
 
 import requests
 
-from cdk.base.errors import CdkError, ManifestError
+from cdk.base.errors import CdkError, ManifestError, TransientError
 from cdk.base.values import JsonValue
 from cdk.compat.airbyte.custom_object import CustomCodeError, CustomObject, runtime
-from cdk.compat.airbyte.http.adapters import judge, signer
+from cdk.compat.airbyte.http.adapters import authenticator_of, custom_backoff, error_handler_of
 from cdk.compat.airbyte.http.response import ResponseFacade, from_prepared, texts
 from cdk.compat.airbyte.models import traced
-from cdk.rest import Action, ErrorHandler, Response, Verdict, fail
+from cdk.rest import Action, ErrorHandler, Response, RetryPolicy, Verdict, fail
 from cdk.rest import HttpClient as NativeClient
 from cdk.rest.client import Sender
 from cdk.rest.errors.outcome import Outcome, final_error
 
 BODY_REQUEST_METHODS = ("POST", "PUT", "PATCH")
+_RETRIES = frozenset((Action.RETRY, Action.RATE_LIMITED, Action.REFRESH_TOKEN_THEN_RETRY))
 
 
 class HttpRequestMatcher:
@@ -28,17 +30,21 @@ class HttpRequestMatcher:
 
 
 class HttpClient:
-    """Sends requests with credentials, and retries them as the error handler decides."""
+    """Sends requests with credentials, and retries them as the error handler and the backoff strategies decide.
+
+    Airbyte's cache of responses and its rate limits are not implemented here: `use_cache` has no effect, and an
+    `APIBudget` with policies cannot be made.
+    """
 
     def __init__(  # noqa: PLR0917 - the signature of airbyte_cdk
         self,
         name: str = "",
         logger: logging.Logger | None = None,
         error_handler: object = None,
-        api_budget: object = None,
+        api_budget: object = None,  # noqa: ARG002 - has no limits, see `APIBudget`
         session: requests.Session | None = None,
         authenticator: object = None,
-        use_cache: bool = False,  # noqa: FBT001, FBT002 - as above
+        use_cache: bool = False,  # noqa: ARG002, FBT001, FBT002 - as above
         backoff_strategy: object = None,
         *,
         disable_retries: bool = False,
@@ -48,14 +54,17 @@ class HttpClient:
         self._session = session or requests.Session()
         self._session.trust_env = False
         self._session.headers.clear()
-        self._backoff, self._cached, self._budget = backoff_strategy, use_cache, api_budget
         source = runtime()
         self.client: Sender = NativeClient(
             source.transport,
-            authenticator=None if authenticator is None else signer(CustomObject(authenticator, source)),
-            error_handler=None if error_handler is None else judge(CustomObject(error_handler, source)),
+            authenticator=None if authenticator is None else authenticator_of(CustomObject(authenticator, source)),
+            error_handler=None if error_handler is None else error_handler_of(CustomObject(error_handler, source)),
             sleep=source.sleep,
         )
+        if backoff_strategy is not None:
+            strategies = backoff_strategy if isinstance(backoff_strategy, Sequence) else [backoff_strategy]
+            waits = tuple(custom_backoff(CustomObject(strategy, source)) for strategy in strategies)
+            self.client.error_handler = _WithWaits(self.client.error_handler, RetryPolicy(waits=waits))
         if disable_retries:
             self.client.error_handler = _Once(self.client.error_handler)
 
@@ -102,6 +111,22 @@ class HttpClient:
             raise traced(error) from error
 
 
+class _WithWaits:
+    """Judges as another error handler does, but replaces its waits where a policy has a strategy for them."""
+
+    def __init__(self, handler: ErrorHandler, retry_policy: RetryPolicy) -> None:
+        self._handler, self._retry_policy = handler, retry_policy
+
+    def judge(self, outcome: Response | CdkError, attempt: int) -> Verdict:
+        verdict = self._handler.judge(outcome, attempt)
+        if verdict.action not in _RETRIES:
+            return verdict
+        try:
+            return replace(verdict, wait=self._retry_policy.seconds(outcome, attempt, verdict.wait))
+        except TransientError as error:
+            return fail(error)
+
+
 class _Once:
     """Judges as another error handler does, but turns retries into failures."""
 
@@ -110,8 +135,9 @@ class _Once:
 
     def judge(self, outcome: Response | CdkError, attempt: int) -> Verdict:
         verdict = self._handler.judge(outcome, attempt)
-        again = verdict.action in {Action.RETRY, Action.RATE_LIMITED, Action.REFRESH_TOKEN_THEN_RETRY}
-        return fail(final_error(Outcome(verdict.action), outcome)) if again else verdict
+        if verdict.action not in _RETRIES:
+            return verdict
+        return fail(final_error(Outcome(verdict.action), outcome))
 
 
 class APIBudget:
@@ -120,5 +146,5 @@ class APIBudget:
     def __init__(self, policies: object = (), *_: object, **__: object) -> None:
         if policies:
             raise ManifestError(
-                "a custom component makes an APIBudget of its own; write it as `api_budget` in the manifest"
+                "a custom component creates its own APIBudget; declare it as `api_budget` in the manifest"
             )

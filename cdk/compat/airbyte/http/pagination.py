@@ -137,5 +137,5 @@ def _number(value: Text, config: Config, parameters: Parameters) -> int | None:
     if number is None or number == "":
         return None
     if type(number) is not int:
-        raise TypeError(f"page_size is {number!r}, expected a whole number")
+        raise TypeError(f"page_size is {number!r}, expected an integer")
     return number

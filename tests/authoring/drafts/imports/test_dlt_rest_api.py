@@ -206,5 +206,5 @@ def test_a_file_without_a_config_says_what_is_expected(tmp_path: Path) -> None:
     for name, text in {"a.py": "x = {'client': {}}", "b.yaml": yaml.safe_dump({"client": {}}), "c.py": "def"}.items():
         with pytest.raises(ConfigError, match=r"expected a RESTAPIConfig of dlt|cannot be read as Python"):
             _drafted(tmp_path, text, name)
-    with pytest.raises(ConfigError, match="have no name"):
+    with pytest.raises(ConfigError, match="none of its `resources` has a name"):
         _drafted(tmp_path, json.dumps({"client": {"base_url": "https://a.test"}, "resources": [{}]}), "d.json")

@@ -278,7 +278,7 @@ def test_a_parameter_that_no_parent_has_comes_from_the_config() -> None:
     "document", [[], {"openapi": "3.0.0"}, {"paths": {"/a": {}}}, {"swagger": "1.2", "paths": {"/a": 1}}]
 )
 def test_what_is_no_description_is_refused(document: Json) -> None:
-    with pytest.raises(ConfigError, match="is no OpenAPI description: found"):
+    with pytest.raises(ConfigError, match="is not an OpenAPI description: found"):
         Description(document)
 
 
@@ -292,7 +292,7 @@ def test_what_is_no_description_is_refused(document: Json) -> None:
     ],
 )
 def test_odd_descriptions_have_no_collection(item: Json) -> None:
-    with pytest.raises(ConfigError, match="nothing in it reads"):
+    with pytest.raises(ConfigError, match="no operation in it returns"):
         draft_of(Description({"openapi": "3.1.0", "paths": {"/a": item}}))
 
 
