@@ -45,8 +45,8 @@ def test_household_words_as_names_become_fewer() -> None:
 
 
 IN_MESSAGES = re.compile(
-    r"\b(anew|asked for|a text|begun|comes? twice|goes on|go on|going on|gone|(?:is|was|were) cut|kept|moments?|said|says"
-    r"|tells?|told)\b"
+    r"\b(anew|asked for|a text|begun|comes? twice|goes on|go on|going on|gone|(?:is|was|were) cut|kept|moments?"
+    r"|said|says|tells?|told)\b"
 )
 MOST_IN_MESSAGES = 11
 """How many of these are in errors and logs. Lower it where you have made them fewer; never raise it."""
