@@ -170,12 +170,12 @@ def _slips_of_following(member: resource, parent: resource | None) -> Iterator[s
     if not member.follows_parent:
         return
     if parent is None or parent.cursor is None:
-        yield "follows_parent: no resource with a cursor is named in the request; name one, or leave it out"
+        yield "follows_parent: the request uses no resource with a cursor; use one, or leave follows_parent out"
     elif member.cursor is None:
         # Without one it is read in full, and has no state that could say how far its parent was read.
         yield (
             "follows_parent: the resource has no cursor, and would be read for all records of its parent each time; "
-            "give it a cursor of its own, or leave it out"
+            "give it a cursor of its own, or leave follows_parent out"
         )
 
 

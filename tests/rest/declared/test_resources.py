@@ -77,7 +77,7 @@ def test_a_source_is_of_the_module_that_it_is_written_in() -> None:
             ],
             [
                 "logs: follows_parent: the resource has no cursor, and would be read for all records of its parent",
-                "texts: follows_parent: no resource with a cursor is named in the request; name one",
+                "texts: follows_parent: the request uses no resource with a cursor; use one",
             ],
         ),
     ],

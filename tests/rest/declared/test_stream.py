@@ -256,7 +256,7 @@ def test_a_resource_whose_lines_are_no_json_says_which_decoder_reads_them() -> N
     error = read(RestSource("https://api.test", resource("rows", "/rows", decoder=Jsonl())), transport=api).error
 
     assert error is not None
-    assert "line 2 is no JSON" in str(error)
+    assert "line 2 is not JSON" in str(error)
     assert "`Jsonl(lenient=True)`" in str(error)
 
 
