@@ -19,8 +19,8 @@ class _Environment(SandboxedEnvironment):
         # Manifests also access the fields of a slice's partition by this name; no other object has the attribute.
         return attr == "_partition" or super().is_safe_attribute(obj, attr, value)
 
-    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:  # noqa: ARG002
-        return BINARY[operator](left, right)
+    def call_binop(self, context: Context, operator: str, first: object, second: object) -> object:  # noqa: ARG002
+        return BINARY[operator](first, second)
 
     def call(__self, __context: Context, __obj: object, *args: object, **kwargs: object) -> object:  # noqa: N805, PYI063 - Jinja's
         # The sandbox wraps `format`; the wrapped method holds the string that it formats.
