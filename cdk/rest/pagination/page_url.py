@@ -71,7 +71,8 @@ def _without(token: Stored, pairs: tuple[tuple[str, str], ...]) -> Stored:
     own = {(mark.removeprefix("request."), value) for mark, value in pairs}
     head, _, query = token.partition("?")
     others = query_without(query, lambda name, value: (name.lower(), value) in own)
-    return f"{head}?{others}" if others else head
+    # A token need not be a URL: one that ends in `?` has lost nothing.
+    return f"{head}?{others}" if others or not query else head
 
 
 def with_page_url(request: Request, token: Token) -> Request:

@@ -218,6 +218,7 @@ def positions(read: list[ReadPage]) -> list[Checkpoint]:
 
 @example(echo="parameter", sent="parameter", key="000 0000")
 @example(echo="parameter", sent="session", key="a secret of words")
+@example(echo="beside", sent="header", key="X000000?")
 @settings(max_examples=25, deadline=None)
 @given(echo=st.sampled_from(ECHOES), sent=st.sampled_from(SENT), key=SECRETS)
 def test_what_an_api_echoes_of_a_secret_is_in_no_state_and_is_sent_again(echo: str, sent: str, key: str) -> None:
