@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -146,7 +147,8 @@ def test_a_read_whose_time_is_up_in_a_long_wait_ends_with_its_last_state(
 ) -> None:
     clock = Clock()
     waits: list[float] = []
-    monkeypatch.setattr(time, "sleep", waits.append)
+    # Not `time.sleep` itself: libraries' threads use it, too.
+    monkeypatch.setattr("cdk.base.times.clock.time", SimpleNamespace(sleep=waits.append, time=time.time))
 
     class Waiting(Users):
         def read_page(self, slice: Slice, token: Json) -> Page:

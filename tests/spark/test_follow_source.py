@@ -408,7 +408,7 @@ def test_a_next_page_is_refused(lake: Lake, monkeypatch: pytest.MonkeyPatch, *, 
     report = lake.sync(lake.prices(Paged))
 
     assert report.failure is not None
-    assert ("has a next" if resumable else "second request") in report.failure.message
+    assert ("one page per slice" if resumable else "second request") in report.failure.message
     assert "follow_source" in report.failure.message
     assert (report.read, lake.table("paged").file_uris()) == (0, [])
 

@@ -218,7 +218,9 @@ def verify(pipeline: Pipeline, source: Source) -> Verified:
         issues = (*unreadable, *findings(table, pipeline.name, audited))
         broken += [f"{finding.stream}: {finding.text}" for finding in issues if finding.broken]
         broken += [
-            f"{name}: without a receipt: {other}" for name, audit in audited.items() for other in audit.other_commits
+            f"{name}: commits without a receipt added or removed rows: {other}"
+            for name, audit in audited.items()
+            for other in audit.other_commits
         ]
     return Verified(receipts, broken)
 

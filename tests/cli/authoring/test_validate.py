@@ -108,7 +108,7 @@ def test_a_manifest_whose_form_is_right_may_still_be_wrong(cli: CommandLine, tmp
         ),
         (
             "manifest.yaml:15 streams[0].retriever.requester.request_headers.key: warning: "
-            "reads config['kye'], which the spec does not have; did you mean 'key'?"
+            "reads config['kye'], which the spec does not declare; did you mean 'key'?"
         ),
     ]
 

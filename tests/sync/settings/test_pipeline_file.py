@@ -279,7 +279,7 @@ def test_a_slip_in_a_variable_is_told_with_its_place_and_sparks_own_stay(tmp_pat
     (tmp_path / "config.json").write_text('{\n\t"token": "${TO-KEN}"\n}')
     spark = "spark: {conf: {a: '${system:user.name} ${SET}'}}\n"
     text = LEAST.replace("connector: shop", "connector: shop, config: config.yaml") + spark
-    literally = "`$${` for a literal `${`"
+    literally = "`$${` for the characters themselves"
 
     assert error(tmp_path, text, SET="x") == [
         f"config.yaml:2 token: found ${{env:TOKEN}}, which is not a variable; expected ${{TOKEN}}, or {literally}"
