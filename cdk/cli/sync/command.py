@@ -198,7 +198,7 @@ def _with_egress(settings: Pipeline) -> Pipeline:
 
 
 def _forced(settings: Pipeline) -> Pipeline:
-    """Disable `skip_redundant_runs`."""
+    """Return `settings` in which windows that were read before are read again."""
     skip = settings.skip_redundant_runs
     if skip is None:
         return settings

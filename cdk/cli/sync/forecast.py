@@ -17,14 +17,14 @@ _LOOKED_AT = 20
 
 
 @dataclass(frozen=True)
-class Expected:
+class Forecast:
     """An estimate. how: what it is based on, in words."""
 
     amount: float
     how: str
 
 
-def expected_rows(planned: PlannedRead, runs: Sequence[PastRun], now: datetime) -> Expected | None:
+def expected_rows(planned: PlannedRead, runs: Sequence[PastRun], now: datetime) -> Forecast | None:
     """Estimate the rows that a stream will read; None without past runs to tell from. runs: newest first.
 
     A full refresh is expected to read as many as the last complete one; an incremental sync, to read at the average
@@ -36,20 +36,20 @@ def expected_rows(planned: PlannedRead, runs: Sequence[PastRun], now: datetime) 
         return None
     if planned.plan.sync_mode != "incremental":
         existing = 0 if planned.saved.complete else planned.saved.records
-        return Expected(max(0, past[done[0]].sums.receipt.landed - existing), "as in the last complete read")
+        return Forecast(max(0, past[done[0]].sums.receipt.landed - existing), "as in the last complete read")
     newest, oldest = past[0].ended, past[done[-1]].ended
     if planned.state is None or newest is None or oldest is None or newest <= oldest:
         return None
     # Without the oldest one, which may have read years of history.
     since = past[: done[-1]]
     rows, between = sum(each.sums.receipt.landed for each in since), newest - oldest
-    return Expected(
+    return Forecast(
         rows * max(0.0, (now - newest) / between),
         f"as {counted(rows, 'row')} in {span(between.total_seconds())} of the last {counted(len(since), 'run')}",
     )
 
 
-def expected_seconds(runs: Sequence[PastRun], streams: Collection[str]) -> Expected | None:
+def expected_seconds(runs: Sequence[PastRun], streams: Collection[str]) -> Forecast | None:
     """Estimate the seconds of a sync; None without a report of a complete run of exactly these streams."""
     lengths = [
         run.length.total_seconds()
@@ -62,7 +62,7 @@ def expected_seconds(runs: Sequence[PastRun], streams: Collection[str]) -> Expec
     if not lengths:
         return None
     about = f"{span(min(lengths))} to {span(max(lengths))}" if len(lengths) > 1 else "as long as it took"
-    return Expected(median(lengths), f"the median of the last {counted(len(lengths), 'run')}, {about}")
+    return Forecast(median(lengths), f"the median of the last {counted(len(lengths), 'run')}, {about}")
 
 
 def changes(planned: PlannedRead, *, first_run: bool) -> Iterator[str]:

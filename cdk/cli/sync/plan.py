@@ -14,7 +14,7 @@ from cdk.base.wording import listed
 from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
 from cdk.cli.options import custom_code_option, json_option, number_option, pipeline_path, with_egress
 from cdk.cli.pipeline_from_file import config_file, file_pipeline
-from cdk.cli.sync.forecast import Expected, changes, expected_rows, expected_seconds
+from cdk.cli.sync.forecast import Forecast, changes, expected_rows, expected_seconds
 from cdk.cli.sync.past_runs import PastRun, past_runs
 from cdk.cli.sync.stream_table import span
 from cdk.lake.admin.diff import shown, values
@@ -152,7 +152,7 @@ def _cursors(state: JsonValue) -> str:
     return listed(values(state), _CURSORS, lambda each: f"{each[0]} {shown(each[1])}")
 
 
-def _expected_json(expected: Expected | None) -> JsonValue:
+def _expected_json(expected: Forecast | None) -> JsonValue:
     return None if expected is None else {"about": round(expected.amount, 3), "from": expected.how}
 
 

@@ -31,7 +31,7 @@ class StreamLocation:
 
     @property
     def exists(self) -> bool:
-        """Whether the table exists."""
+        """Whether the folder of the stream holds a Delta table."""
         return is_table(self.root, self.stream)
 
     @property

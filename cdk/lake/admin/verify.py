@@ -47,7 +47,7 @@ class OrphanFile:
 
 @dataclass(frozen=True)
 class CheckedTable:
-    """A table to check."""
+    """A table to check, with its location and the audit of its commits."""
 
     location: StreamLocation
     table: StreamTable

@@ -47,7 +47,7 @@ class Jwt:
     clock: Clock = system_clock
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        """Raises ConfigError: as `token`."""
+        """Send the request with a token signed for it. Raises ConfigError: as `token`."""
         token, scheme = self.token(), text_of(self.scheme)
         key = ApiKey(f"{scheme} {token}" if scheme else token, name=self.name, send_in=self.send_in)
         yield from key.flow(request)

@@ -55,7 +55,7 @@ class Running(Protocol):
 
     @property
     def current_report(self) -> StreamReport:
-        """Its report so far."""
+        """The report of what the stream has read and written so far."""
 
 
 @dataclass(frozen=True)

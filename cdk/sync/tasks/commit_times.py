@@ -47,7 +47,7 @@ class CommitTimes:
 
     @property
     def since_begin(self) -> float:
-        """Time since reading started."""
+        """Seconds since reading started in this task."""
         return self._clock() - self._began
 
     @property

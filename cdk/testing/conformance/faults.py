@@ -16,7 +16,7 @@ class Network:
         self._transport = RequestsTransport()
 
     def send(self, request: Request) -> Response:
-        """Send `request` unchanged."""
+        """Send `request` once, without a fault."""
         return self._transport.send_once(request)
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cdk import CountCursor, Record, Slice, Stream
-from cdk.cli.sync.forecast import Expected, changes, expected_rows, expected_seconds
+from cdk.cli.sync.forecast import Forecast, changes, expected_rows, expected_seconds
 from cdk.cli.sync.past_runs import PastRun
 from cdk.lake.admin.runs import CommitSums
 from cdk.lake.delta.receipt import Receipt
@@ -46,14 +46,14 @@ def test_an_incremental_sync_brings_as_much_a_day_as_the_last_ones() -> None:
 
     expected = expected_rows(planned(), runs, BEGIN + timedelta(days=6, seconds=60))
 
-    assert expected == Expected(30, "as 60 rows in 4 d 00 h of the last 3 runs")
+    assert expected == Forecast(30, "as 60 rows in 4 d 00 h of the last 3 runs")
 
 
 def test_a_full_refresh_brings_what_the_last_complete_one_did_less_what_an_interrupted_one_has() -> None:
     plan, whole = replace(PLAN, sync_mode="full_refresh"), replace(SAVED, sync_mode="full_refresh")
     runs = [run(3, 20, "interrupted"), run(2, 300), run(1, 200)]
 
-    assert expected_rows(planned(plan, whole), runs, BEGIN) == Expected(300, "as in the last complete read")
+    assert expected_rows(planned(plan, whole), runs, BEGIN) == Forecast(300, "as in the last complete read")
     interrupted = expected_rows(planned(plan, replace(whole, complete=False)), runs, BEGIN)
     assert interrupted is not None
     assert interrupted.amount == 250
@@ -71,7 +71,7 @@ def test_nothing_is_expected_where_no_past_run_says_it() -> None:
 def test_a_sync_takes_the_median_of_the_last_ones_of_these_streams() -> None:
     runs = [run(2, 1, seconds=10), run(1, 1, seconds=400), run(0, 1, seconds=20)]
 
-    assert expected_seconds(runs, ["orders"]) == Expected(20, "the median of the last 3 runs, 10 s to 6 m 40 s")
+    assert expected_seconds(runs, ["orders"]) == Forecast(20, "the median of the last 3 runs, 10 s to 6 m 40 s")
 
 
 def test_what_is_another_than_in_the_last_run_is_said() -> None:
