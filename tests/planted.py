@@ -1808,6 +1808,18 @@ BUGS = [
     ),
     Bug("what comes after a gone slice is read", "sync/loop/stream_sync", "failure.final and self.active:", "False:"),
     Bug(
+        "a 401 of one slice leaves the others to be read",
+        "rest/errors/status_errors",
+        "class Unauthorized(CredentialsError, FatalError)",
+        "class Unauthorized(CredentialsError)",
+    ),
+    Bug(
+        "a status that retries do not change leaves the other slices to be read",
+        "rest/errors/status_errors",
+        "class RetriesFailed(FatalError)",
+        "class RetriesFailed(RateLimited)",
+    ),
+    Bug(
         "a stream of which a slice is gone has failed",
         "sync/loop/stream_sync",
         "if finished and self._schedule.final_failure is not None:",

@@ -5,13 +5,13 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from cdk.base.errors import BugError, CdkError, CredentialsError
+from cdk.base.errors import BugError, CdkError
 from cdk.base.logs import logger, retries
 from cdk.base.process.concurrency import note_complaint
 from cdk.base.times.clock import Sleep, sleep
 from cdk.rest.errors.error_handler import Action, ErrorHandler, Verdict
 from cdk.rest.errors.http_error_handler import HttpErrorHandler
-from cdk.rest.errors.status_errors import as_error, exchange_text
+from cdk.rest.errors.status_errors import Unauthorized, as_error, exchange_text
 from cdk.rest.http.activity import note_wait
 from cdk.rest.http.authenticator import Authenticator, Renewable
 from cdk.rest.http.messages import Request, Response
@@ -149,7 +149,7 @@ class HttpClient:
         if renewed:
             advice = "check what the credentials may read, or renew them in the config"
             text = f"{exchange_text(outcome)}, even with a new access token; {advice}"
-            raise as_error(outcome, lambda _: CredentialsError(text))
+            raise as_error(outcome, lambda _: Unauthorized(text))
         self.authenticator.forget()
         return True
 

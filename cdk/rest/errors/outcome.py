@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 from cdk.base.errors import CdkError, ConfigError, FailureType, FatalError, RateLimited, TransientError
 from cdk.rest.errors.error_handler import Action
-from cdk.rest.errors.status_errors import RATE_LIMIT_STATUS, STATUSES, as_error, error_for, exchange_text
+from cdk.rest.errors.status_errors import RATE_LIMIT_STATUS, STATUSES, RetriesFailed, as_error, error_for, exchange_text
 from cdk.rest.http.messages import Response
 
 
@@ -31,8 +31,12 @@ class SplitWindow(PagingSignal):
     """The window is too large for the API: request its halves."""
 
 
+class Refused(ConfigError, FatalError):
+    """The API rejects a request, and the error handler declares that the config is the reason."""
+
+
 _KINDS: Mapping[FailureType, type[CdkError]] = {
-    "config_error": ConfigError,
+    "config_error": Refused,
     "transient_error": TransientError,
     "system_error": FatalError,
 }
@@ -95,4 +99,4 @@ def _default_error(action: Action, response: Response, wait: float | None) -> Cd
             text = f"{exchange}, which the error handler treats as a rate limit; try again later"
             return RateLimited(text, wait=wait)
         case _:
-            return TransientError(f"{exchange} to every attempt, which the error handler retries; try again later")
+            return RetriesFailed(f"{exchange} to every attempt, which the error handler retries; try again later")

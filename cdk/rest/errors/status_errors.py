@@ -15,7 +15,6 @@ from cdk.base.errors import (
     RateLimited,
     ServerError,
     Timeout,
-    TransientError,
 )
 from cdk.base.wording import cut
 from cdk.rest.errors.api_message import find_message
@@ -30,6 +29,16 @@ RATE_LIMIT_STATUS = 429
 
 class BadRequest(FatalError):
     """The API rejects the request as invalid (400, 422)."""
+
+
+class Unauthorized(CredentialsError, FatalError):
+    """The API rejects the credentials for a request (401), perhaps only for those of its slice."""
+
+
+class RetriesFailed(FatalError):
+    """The API responds to a request in a way that is no outage and no rate limit, and that retries did not change."""
+
+    failure_type = "transient_error"
 
 
 class StatusMeaning(NamedTuple):
@@ -53,7 +62,7 @@ STATUSES: Mapping[int, StatusMeaning] = {
     # Valid only as the response to a conditional request.
     NOT_MODIFIED: StatusMeaning(Action.FAIL, FatalError, _NO_VALIDATORS),
     400: StatusMeaning(Action.FAIL, BadRequest, "check the parameters of this stream"),
-    401: StatusMeaning(Action.FAIL, CredentialsError, "the credentials were rejected: renew them in the config"),
+    401: StatusMeaning(Action.FAIL, Unauthorized, "the credentials were rejected: renew them in the config"),
     403: StatusMeaning(Action.FAIL, Forbidden, "grant the credentials this permission, or leave the stream out"),
     404: StatusMeaning(Action.FAIL, NotFound, "check the address and the ids in it"),
     405: StatusMeaning(Action.FAIL, FatalError, "check `http_method` and the address"),
@@ -65,9 +74,9 @@ STATUSES: Mapping[int, StatusMeaning] = {
     ),
 }
 _SERVER_ERROR = StatusMeaning(Action.RETRY, ServerError, "the source has a problem: try again later")
-_REFUSED = (CredentialsError, Forbidden)
+_REFUSED = (Unauthorized, Forbidden)
 _OTHER_HOST = "if that host is right, make it the URL of this request"
-_UNKNOWN = StatusMeaning(Action.RETRY, TransientError, "no rule covers this status: add one to `error_handler`")
+_UNKNOWN = StatusMeaning(Action.RETRY, RetriesFailed, "no rule covers this status: add one to `error_handler`")
 
 
 def error_for(response: Response, *, wait: float | None = None) -> CdkError:

@@ -4,8 +4,6 @@ import pytest
 
 from cdk.base.errors import (
     CdkError,
-    ConfigError,
-    CredentialsError,
     DecodeError,
     FatalError,
     NotFound,
@@ -16,7 +14,8 @@ from cdk.base.errors import (
 )
 from cdk.rest import IGNORE, SUCCESS, Action, HttpErrorHandler, Response, RetryPolicy, Verdict, fail, retry
 from cdk.rest.errors.http_error_handler import HandlerChain, OutcomeHandler, Rule
-from cdk.rest.errors.outcome import Outcome, PagingSignal, ReducePageSize, ResetPagination, SplitWindow
+from cdk.rest.errors.outcome import Outcome, PagingSignal, ReducePageSize, Refused, ResetPagination, SplitWindow
+from cdk.rest.errors.status_errors import RetriesFailed, Unauthorized
 from tests.rest.api import response
 
 
@@ -59,15 +58,15 @@ def test_a_request_is_tried_as_often_as_said(retries: int) -> None:
     [
         (404, Outcome(Action.FAIL), NotFound, "answered 404"),
         (404, Outcome(Action.FAIL, "no such shop"), NotFound, "^no such shop$"),
-        (404, Outcome(Action.FAIL, "pay", "config_error"), ConfigError, "^pay$"),
+        (404, Outcome(Action.FAIL, "pay", "config_error"), Refused, "^pay$"),
         (404, Outcome(Action.FAIL, "", "transient_error"), TransientError, "answered 404"),
-        (401, Outcome(Action.FAIL, "renew", "config_error"), CredentialsError, "^renew$"),
+        (401, Outcome(Action.FAIL, "renew", "config_error"), Unauthorized, "^renew$"),
         (500, Outcome(Action.FAIL, "down", "system_error"), FatalError, "^down$"),
         (429, Outcome(Action.FAIL), RateLimited, "answered 429"),
         (200, Outcome(Action.FAIL), FatalError, "which the error handler treats as a failure"),
         (418, Outcome(Action.FAIL), FatalError, "which the error handler treats as a failure"),
-        (200, Outcome(Action.RETRY), TransientError, "to every attempt"),
-        (200, Outcome(Action.RETRY, "busy", "config_error"), TransientError, "^busy$"),
+        (200, Outcome(Action.RETRY), RetriesFailed, "to every attempt"),
+        (200, Outcome(Action.RETRY, "busy", "config_error"), RetriesFailed, "^busy$"),
         (503, Outcome(Action.RATE_LIMITED), RateLimited, "rate limit"),
         (404, Outcome(Action.RETRY, "not yet"), NotFound, "^not yet$"),
     ],

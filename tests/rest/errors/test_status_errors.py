@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from http import HTTPStatus
@@ -5,19 +6,36 @@ from typing import Any
 
 import pytest
 
-from cdk import CredentialsError, DecodeError, FatalError, Forbidden, NotFound, RateLimited, ServerError, Timeout
-from cdk.base.errors import CdkError, TransientError
+from cdk import (
+    DecodeError,
+    FatalError,
+    Forbidden,
+    NotFound,
+    Partition,
+    RateLimited,
+    Record,
+    ServerError,
+    Slice,
+    Timeout,
+)
+from cdk.base.errors import CdkError
+from cdk.engine.read import read
 from cdk.rest import (
     Action,
     Backoff,
     BadRequest,
     HttpErrorHandler,
+    HttpStream,
     Request,
     RetryPolicy,
     error_for,
     error_text,
     retry_after,
 )
+from cdk.rest.errors.outcome import Outcome
+from cdk.rest.errors.status_errors import RetriesFailed, Unauthorized
+from cdk.state.stream_state import StreamState
+from cdk.testing.mock_api import MockApi
 from tests.rest.api import Time, response
 
 STEADY = Backoff(jitter=0)
@@ -50,13 +68,13 @@ def test_a_304_is_a_success_where_a_condition_was_sent(header: str) -> None:
     [
         (304, FatalError),
         (400, BadRequest),
-        (401, CredentialsError),
+        (401, Unauthorized),
         (403, Forbidden),
         (404, NotFound),
         (405, FatalError),
         (408, Timeout),
         (410, NotFound),
-        (418, TransientError),
+        (418, RetriesFailed),
         (422, BadRequest),
         (429, RateLimited),
         (500, ServerError),
@@ -193,3 +211,46 @@ def test_a_connector_says_what_a_status_means() -> None:
 
 def test_an_error_that_is_nested_without_end_has_no_words() -> None:
     assert error_text(response(body=b"[" * 900 + b'"deep"' + b"]" * 900, status=500)) == ""
+
+
+class Floors(HttpStream):
+    """Users of three floors, each a partition."""
+
+    url_base = "https://api.test"
+
+    def partitions(self) -> list[Partition]:
+        return [Partition.of(floor=n) for n in range(3)]
+
+    def path(self, slice: Slice) -> str:
+        return f"/floors/{slice.partition['floor']}"
+
+
+@pytest.mark.parametrize(
+    ("status", "meaning", "floors"),
+    [
+        (401, None, [0, 2]),
+        (404, None, [0, 2]),
+        (409, None, [0, 2]),
+        (402, Outcome(Action.FAIL, "pay", "config_error"), [0, 2]),
+        (418, Outcome(Action.RETRY), [0, 2]),
+        (429, None, [0]),
+        (500, None, [0]),
+        (418, Outcome(Action.RATE_LIMITED), [0]),
+        (418, Outcome(Action.FAIL, "", "transient_error"), [0]),
+    ],
+)
+def test_only_an_outage_or_a_rate_limit_of_one_slice_leaves_the_later_slices_unread(
+    status: int, meaning: Outcome | None, floors: list[int]
+) -> None:
+    api, pages = MockApi(), list[Sequence[Record]]()
+    for floor in range(3):
+        api.get(f"/floors/{floor}").returns(json=[{"floor": floor}], status=status if floor == 1 else 200)
+    stream = Floors()
+    stream.transport, stream.sleep = api, Time().sleep
+    rules = [] if meaning is None else [lambda response: meaning if response.status == status else None]
+    stream.error_handler = HttpErrorHandler(rules=rules)
+
+    with pytest.raises(CdkError):
+        pages.extend(page for page in read(stream, StreamState()) if not isinstance(page, StreamState))
+
+    assert [record["floor"] for page in pages for record in page] == floors

@@ -3,12 +3,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cdk.base.errors import CdkError, ConfigError, FatalError, ManifestError, NotFound, Timeout, TransientError
+from cdk.base.errors import CdkError, FatalError, ManifestError, NotFound, Timeout, TransientError
 from cdk.declarative.components import register
 from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.declarative.model.plug_points import AnyErrorHandler
 from cdk.rest import Action, ErrorHandler, HttpClient, Request, Response
-from cdk.rest.errors.outcome import SplitWindow
+from cdk.rest.errors.outcome import Refused, SplitWindow
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import Time, response
 
@@ -114,7 +114,7 @@ def test_an_answer_that_did_not_come_is_no_filters_business() -> None:
 
 @pytest.mark.parametrize(
     ("failure_type", "kind"),
-    [(None, NotFound), ("config_error", ConfigError), ("system_error", NotFound), ("transient_error", TransientError)],
+    [(None, NotFound), ("config_error", Refused), ("system_error", NotFound), ("transient_error", TransientError)],
 )
 def test_a_failure_is_of_the_kind_and_says_the_words_of_its_filter(failure_type: Any, kind: type[CdkError]) -> None:
     message = "Shop {{ response.code }} ({{ headers['X-Kind'] }}) is gone"
