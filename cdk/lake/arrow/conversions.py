@@ -174,6 +174,7 @@ def _integer(value: object, bits: int) -> int:
     number = _number(value)
     if not _is_integral(number):
         raise CoercionError("not an integer")
+    number = _as_written(number)
     if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
         raise CoercionError(f"more than {bits} bits")
     return int(number)
@@ -207,7 +208,12 @@ def _big_integer(value: object) -> Decimal:
     # `abs` would round a Decimal to the digits of its context.
     if not -(10**_BIG_DIGITS) < number < 10**_BIG_DIGITS:
         raise CoercionError(f"more than {_BIG_DIGITS} digits")
-    return Decimal(int(number))
+    return Decimal(int(_as_written(number)))
+
+
+def _as_written(number: float | Decimal) -> float | Decimal:
+    """A number as its JSON says: 1e23 is a one and 23 zeros, not the 99999999999999991611392 of its double."""
+    return Decimal(repr(number)) if isinstance(number, float) else number
 
 
 def _is_integral(value: float | Decimal) -> bool:

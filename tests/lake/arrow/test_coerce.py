@@ -33,6 +33,8 @@ def fitted(value: Json, kind: ColumnType) -> tuple[Json, list[Change]]:
         (5, BIG_INTEGER, Decimal(5)),
         (2**64, BIG_INTEGER, Decimal(2**64)),
         (1e22, BIG_INTEGER, Decimal(10**22)),
+        (1e23, BIG_INTEGER, Decimal(10**23)),
+        (1.2345678901234568e18, pa.int64(), 1234567890123456800),
         ("-" + "9" * 38, BIG_INTEGER, Decimal(1 - 10**38)),
         ("+007", BIG_INTEGER, Decimal(7)),
         ("0" * 5000 + "1", BIG_INTEGER, Decimal(1)),
@@ -66,6 +68,7 @@ def test_a_value_that_fits_has_no_note(value: Json, kind: ColumnType, held: Json
         (math.nan, BIG_INTEGER, "not an integer", "NaN"),
         ([1], BIG_INTEGER, "not an integer", "[1]"),
         (128, pa.int8(), "more than 8 bits", "128"),
+        (-9.223372036854776e18, pa.int64(), "more than 64 bits", "-9.223372036854776e+18"),
     ],
 )
 def test_a_value_that_does_not_fit_is_null_and_noted(value: Json, kind: ColumnType, reason: str, original: str) -> None:
