@@ -3215,9 +3215,16 @@ BUGS = [
         "tests/sync/loop/test_stale_removal.py",
     ),
     Bug(
+        "a mark that is empty or false hides no row from the removal of stale ones",
+        "lake/parquet/generation_diff",
+        "    flagged = deletion_mask(pa.chunked_array([batch.column(DELETED_AT)])).combine_chunks()",
+        "    flagged = pc.is_valid(batch.column(DELETED_AT))",
+        "tests/lake/parquet/test_generation_diff.py",
+    ),
+    Bug(
         "a mark that is empty or false deletes nothing",
         "lake/parquet/dedup",
-        "    deleted = _deletion_mask(marks)",
+        "    deleted = deletion_mask(marks)",
         "    deleted = pc.is_valid(marks)",
         "tests/lake/parquet/test_merge.py",
     ),

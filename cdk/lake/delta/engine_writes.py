@@ -13,6 +13,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from cdk.lake.arrow.columns import DELETED_AT, GENERATION, RAW_ID
+from cdk.lake.parquet.dedup import NOT_DELETED
 
 Change: TypeAlias = Callable[[DeltaTable, CommitProperties], Mapping[str, int]]
 """A function that makes one commit and returns the row counts of delta-rs."""
@@ -103,7 +104,18 @@ def _stale_rows(schema: pa.Schema, generation: int) -> str:
     The same rule as in `cdk.lake.parquet.generation_diff`.
     """
     other = f"{_quoted(GENERATION)} <> {generation}"
-    return f"{other} AND {_quoted(DELETED_AT)} IS NULL" if DELETED_AT in schema.names else other
+    if DELETED_AT not in schema.names:
+        return other
+    mark, kind = _quoted(DELETED_AT), schema.field(DELETED_AT).type
+    unmarked = f"{mark} IS NULL"
+    if pa.types.is_string(kind):
+        listed = ", ".join(f"'{text}'" for text in NOT_DELETED)
+        unmarked += f" OR lower(trim({mark})) IN ({listed})"
+    elif pa.types.is_boolean(kind):
+        unmarked += f" OR NOT {mark}"
+    elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        unmarked += f" OR {mark} = 0"
+    return f"{other} AND ({unmarked})"
 
 
 def _quoted(name: str) -> str:

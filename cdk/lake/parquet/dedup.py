@@ -76,7 +76,7 @@ class Identity:
         )
 
 
-_NOT_DELETED = ("", "false", "null", "none", "no", "0", "0.0")
+NOT_DELETED = ("", "false", "null", "none", "no", "0", "0.0")
 """Values of the deletion mark, in lower case, that mean not deleted: an undeclared column holds strings."""
 
 
@@ -109,7 +109,7 @@ def keyed(part: pa.Table, identity: Identity, rest: ReadRows) -> pa.Table:
 
 def _deleted(marks: pa.ChunkedArray, rest: ReadRows) -> pa.ChunkedArray:
     """Return which rows are marked as deleted, including by a mark that did not fit its column."""
-    deleted = _deletion_mask(marks)
+    deleted = deletion_mask(marks)
     if pa.types.is_string(marks.type) or not pc.any(pc.is_null(marks)).as_py():
         return deleted
     notes = rest([META], pa.repeat(True, len(marks)))[META]
@@ -118,15 +118,15 @@ def _deleted(marks: pa.ChunkedArray, rest: ReadRows) -> pa.ChunkedArray:
     if not pc.any(noting).as_py():
         return deleted
     texts = [original_of(note, {DELETED_AT}) for note in notes.filter(noting).to_pylist()]
-    originals = _deletion_mask(pa.chunked_array([pa.array(texts, pa.string())]))
+    originals = deletion_mask(pa.chunked_array([pa.array(texts, pa.string())]))
     return pc.replace_with_mask(deleted.combine_chunks(), noting.combine_chunks(), originals.combine_chunks())
 
 
-def _deletion_mask(marks: pa.ChunkedArray) -> pa.ChunkedArray:
+def deletion_mask(marks: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return which marks mean deleted: any but null, empty strings (as in CSV), `false`, `null`, 0 and the like."""
     kind = marks.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        marked = pc.invert(pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(marks)), value_set=pa.array(_NOT_DELETED)))
+        marked = pc.invert(pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(marks)), value_set=pa.array(NOT_DELETED)))
     elif pa.types.is_boolean(kind):
         marked = marks
     elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):

@@ -19,6 +19,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.task_map import TaskMap
 from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.arrow.columns import DELETED_AT, GENERATION, TIMESTAMP_UTC
+from cdk.lake.parquet.dedup import deletion_mask
 from cdk.lake.parquet.rewrite import TableLayout, flat
 from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.writer import DataFile
@@ -102,7 +103,10 @@ def _mark_columns(diff: GenerationDiff) -> list[str]:
 
 def _stale_mask(diff: GenerationDiff, batch: pa.RecordBatch) -> pa.Array:
     other = pc.fill_null(pc.not_equal(batch.column(GENERATION), diff.generation), fill_value=False)
-    return pc.and_(other, pc.is_null(batch.column(DELETED_AT))) if DELETED_AT in batch.schema.names else other
+    if DELETED_AT not in batch.schema.names:
+        return other
+    flagged = deletion_mask(pa.chunked_array([batch.column(DELETED_AT)])).combine_chunks()
+    return pc.and_(other, pc.invert(flagged))
 
 
 def _counted(diff: GenerationDiff, file: TableFile) -> GenerationCounts:

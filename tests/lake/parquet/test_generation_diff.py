@@ -7,10 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from cdk import ConfigError, Json
 from cdk.base.task_map import run_inline
 from cdk.lake.arrow.columns import DELETED_AT, GENERATION, TIMESTAMP_NTZ, TIMESTAMP_UTC
+from cdk.lake.delta.engine_writes import deleted as deleted_by_engine
 from cdk.lake.parquet.generation_diff import GenerationCounts, GenerationDiff, check_flag
 from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile
@@ -73,6 +75,32 @@ def test_deleting_leaves_what_was_flagged_before(table: Table) -> None:
     made = table.unseen.deleted(table.files, run_inline)
 
     assert [one["id"] for one in table.rows(made)] == [1, 4, 5, 6, 8]
+
+
+@pytest.mark.parametrize(
+    ("kind", "unset", "flags"),
+    [
+        (pa.string(), [None, "", " ", "false", "NULL", "0"], ["2024-05-12T12:00:00Z", "x"]),
+        (pa.bool_(), [None, False], [True]),
+        (pa.int64(), [None, 0], [1715515200]),
+        (pa.float64(), [None, 0.0, -0.0], [0.5]),
+        (TIMESTAMP_UTC, [None], [NOON]),
+    ],
+)
+def test_rows_are_flagged_only_by_what_marks_a_deletion(
+    tmp_path: Path, kind: pa.DataType, unset: Sequence[Json], flags: Sequence[Json]
+) -> None:
+    table = Table(tmp_path, SCHEMA.set(3, pa.field(DELETED_AT, kind)))
+    rows = [{**row(id, 2), DELETED_AT: mark} for id, mark in enumerate([*flags, *unset])]
+    table.add(rows, SCHEMA.names)
+    remain = table.rows(table.unseen.deleted(table.files, run_inline))
+    write_deltalake(tmp_path / "delta", pa.Table.from_pylist(rows, table.schema))
+    handle = DeltaTable(tmp_path / "delta")
+    deleted_by_engine(table.schema, 3)(handle, CommitProperties())
+
+    assert table.unseen.counted(table.files, run_inline) == [GenerationCounts(0, len(unset))]
+    assert [one[DELETED_AT] for one in remain] == flags
+    assert [one[DELETED_AT] for one in handle.to_pyarrow_table().to_pylist()] == flags
 
 
 def test_a_file_without_a_row_that_stays_is_not_written(tmp_path: Path) -> None:
