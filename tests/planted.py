@@ -1806,6 +1806,12 @@ BUGS = [
         "yield from _forms(other)\n",
         "yield value\n",
     ),
+    Bug(
+        "a limit of custom code makes requests wait",
+        "compat/airbyte/http/call_rate",
+        "self._budget.acquire(request)",
+        "pass",
+    ),
     Bug("what comes after a gone slice is read", "sync/loop/stream_sync", "failure.final and self.active:", "False:"),
     Bug(
         "a 401 of one slice leaves the others to be read",

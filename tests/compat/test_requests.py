@@ -894,10 +894,7 @@ class Key(AbstractHeaderAuthenticator):
     ("limits", "refused"),
     [
         ("UnlimitedCallRatePolicy(matchers=[])", None),
-        (
-            "MovingWindowCallRatePolicy(rates=[Rate(5, timedelta(seconds=1))], matchers=[])",
-            "MovingWindowCallRatePolicy",
-        ),
+        ("MovingWindowCallRatePolicy(rates=[Rate(5, timedelta(seconds=1))], matchers=[])", None),
         ("Session(api_budget=APIBudget([]))", "Session"),
     ],
 )

@@ -1,10 +1,7 @@
 """Streams of the manifest as custom components read them, mostly as parents of partitions."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
 
-from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject, JsonSchema, JsonValue
 from cdk.compat.airbyte.http.auth import DeclarativeAuthenticator
 from cdk.compat.airbyte.plain_types import Record, StreamSlice
@@ -111,38 +108,6 @@ def slice_facade(slice: Slice, fields: tuple[str, str] = ("start_time", "end_tim
 
 class HttpStream(Stream):
     """An HTTP stream written in Python, beside those of the manifest. It can be imported, but not used."""
-
-
-@dataclass
-class Rate:
-    """A rate limit of `limit` requests for each `interval`."""
-
-    limit: int
-    interval: timedelta
-
-
-class UnlimitedCallRatePolicy:
-    """A policy without a limit; custom code cannot limit requests here."""
-
-    def __init__(self, matchers: Sequence[object]) -> None:
-        self._matchers = matchers
-
-
-class MovingWindowCallRatePolicy:
-    """A rate limit. It can be imported, but not instantiated: limits belong in the manifest."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        raise ManifestError(_LIMITS.format(type(self).__name__))
-
-
-class LimiterMixin:
-    """A session with a rate limit. It can be imported, but not instantiated: limits belong in the manifest."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        raise ManifestError(_LIMITS.format(type(self).__name__))
-
-
-_LIMITS = "a custom component creates its own {}; declare its limits as `api_budget` in the manifest"
 
 
 class YamlDeclarativeSource:

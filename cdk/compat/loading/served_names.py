@@ -16,7 +16,15 @@ from cdk.compat.airbyte import (
     schemas,
     streams,
 )
-from cdk.compat.airbyte.http import auth, error_handlers, http_client, pagination, requesters, single_use_tokens
+from cdk.compat.airbyte.http import (
+    auth,
+    call_rate,
+    error_handlers,
+    http_client,
+    pagination,
+    requesters,
+    single_use_tokens,
+)
 
 _ROOTS = {
     "cdk": "airbyte_cdk",
@@ -54,6 +62,14 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "TokenAuthenticator": "http.requests_native_auth http.requests_native_auth.token",
         "TokenProvider": "declarative.auth.token_provider",
     },
+    call_rate: {
+        "APIBudget": "cdk.sources.streams.call_rate",
+        "HttpRequestMatcher": "cdk.sources.streams.call_rate",
+        "LimiterMixin": "cdk.sources.streams.call_rate",
+        "MovingWindowCallRatePolicy": "cdk.sources.streams.call_rate",
+        "Rate": "cdk.sources.streams.call_rate",
+        "UnlimitedCallRatePolicy": "cdk.sources.streams.call_rate",
+    },
     datetimes: {
         "ab_datetime_format": "cdk.utils.datetime_helpers",
         "ab_datetime_now": "cdk.utils.datetime_helpers",
@@ -78,10 +94,8 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "WaitTimeFromHeaderBackoffStrategy": f"{_BACKOFFS} {_BACKOFFS}.wait_time_from_header_backoff_strategy",
     },
     http_client: {
-        "APIBudget": "cdk.sources.streams.call_rate",
         "BODY_REQUEST_METHODS": "http.http",
         "HttpClient": "declarative.requesters.http_requester http http.http_client",
-        "HttpRequestMatcher": "cdk.sources.streams.call_rate",
     },
     interpolation: {
         "InterpolatedBoolean": "declarative.interpolation declarative.interpolation.interpolated_boolean",
@@ -184,12 +198,8 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "AbstractStream": "cdk.sources.streams.concurrent.abstract_stream",
         "DeclarativeStream": "declarative.declarative_stream declarative.models.declarative_component_schema",
         "HttpStream": "http http.http",
-        "LimiterMixin": "cdk.sources.streams.call_rate",
-        "MovingWindowCallRatePolicy": "cdk.sources.streams.call_rate",
-        "Rate": "cdk.sources.streams.call_rate",
         "ReadException": "declarative.exceptions",
         "Stream": "cdk.sources.streams cdk.sources.streams.core",
-        "UnlimitedCallRatePolicy": "cdk.sources.streams.call_rate",
         "YamlDeclarativeSource": "declarative.yaml_declarative_source",
     },
 }

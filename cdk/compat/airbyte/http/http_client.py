@@ -7,10 +7,11 @@ from urllib.parse import parse_qsl
 
 import requests
 
-from cdk.base.errors import CdkError, ManifestError, TransientError
+from cdk.base.errors import CdkError, TransientError
 from cdk.base.values import JsonValue
 from cdk.compat.airbyte.custom_object import CustomCodeError, CustomObject, runtime
 from cdk.compat.airbyte.http.adapters import authenticator_of, custom_backoff, error_handler_of
+from cdk.compat.airbyte.http.call_rate import APIBudget, Limited
 from cdk.compat.airbyte.http.response import ResponseFacade, from_prepared, texts
 from cdk.compat.airbyte.models import traced
 from cdk.rest import Action, ErrorHandler, Response, RetryPolicy, Verdict, fail
@@ -22,18 +23,10 @@ BODY_REQUEST_METHODS = ("POST", "PUT", "PATCH")
 _RETRIES = frozenset((Action.RETRY, Action.RATE_LIMITED, Action.REFRESH_TOKEN_THEN_RETRY))
 
 
-class HttpRequestMatcher:
-    """Selects the requests that a rate limit counts. It can be instantiated, but matches nothing: see `APIBudget`."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        pass
-
-
 class HttpClient:
     """Sends requests with credentials, and retries them as the error handler and the backoff strategies decide.
 
-    Airbyte's cache of responses and its rate limits are not implemented here: `use_cache` has no effect, and an
-    `APIBudget` with policies cannot be made.
+    Airbyte's cache of responses is not implemented here: `use_cache` has no effect.
     """
 
     def __init__(  # noqa: PLR0917 - the signature of airbyte_cdk
@@ -41,10 +34,10 @@ class HttpClient:
         name: str = "",
         logger: logging.Logger | None = None,
         error_handler: object = None,
-        api_budget: object = None,  # noqa: ARG002 - has no limits, see `APIBudget`
+        api_budget: APIBudget | None = None,
         session: requests.Session | None = None,
         authenticator: object = None,
-        use_cache: bool = False,  # noqa: ARG002, FBT001, FBT002 - as above
+        use_cache: bool = False,  # noqa: ARG002, FBT001, FBT002
         backoff_strategy: object = None,
         *,
         disable_retries: bool = False,
@@ -56,7 +49,7 @@ class HttpClient:
         self._session.headers.clear()
         source = runtime()
         self.client: Sender = NativeClient(
-            source.transport,
+            source.transport if api_budget is None else Limited(source.transport, api_budget),
             authenticator=None if authenticator is None else authenticator_of(CustomObject(authenticator, source)),
             error_handler=None if error_handler is None else error_handler_of(CustomObject(error_handler, source)),
             sleep=source.sleep,
@@ -138,13 +131,3 @@ class _Once:
         if verdict.action not in _RETRIES:
             return verdict
         return fail(final_error(Outcome(verdict.action), outcome))
-
-
-class APIBudget:
-    """A budget without limits, the only kind that is supported here: limits belong in the manifest."""
-
-    def __init__(self, policies: object = (), *_: object, **__: object) -> None:
-        if policies:
-            raise ManifestError(
-                "a custom component creates its own APIBudget; declare it as `api_budget` in the manifest"
-            )
