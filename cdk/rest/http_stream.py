@@ -37,7 +37,7 @@ from cdk.rest.pagination.paginator import Paginator, SinglePage
 from cdk.rest.records.decoder import Decoder, JsonDocument
 from cdk.rest.retriever import FOUND_RECORDS, PageRetriever
 from cdk.state.slice import Slice
-from cdk.streams.page import Page
+from cdk.streams.page import Page, Token
 from cdk.streams.paged import PagedStream
 from cdk.streams.state_mixin import initial_state
 
@@ -191,6 +191,10 @@ class HttpStream(PagedStream):
         """Read the page of `token` with one request. Raises what PageRetriever.page raises."""
         retriever = self._retriever or self._build()
         return retriever.page(slice, token)
+
+    def check_token(self, token: Token) -> None:
+        if "url" not in token:
+            self.paginator.apply(Request(self.http_method, self.url_base), token)
 
     def conditional(self) -> Self:
         if self.http_method != "GET":

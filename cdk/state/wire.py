@@ -248,8 +248,14 @@ def _partitions(items: JsonValue, path: str) -> StoredPositions:
             case {"partition": Mapping() as fields, "cursor": cursor}:
                 missing = entry.get("missing")
                 at = None if missing is None else since(missing, f"{path}[{i}].missing")
-                position = position_of(cursor, f"{path}[{i}].cursor")
-                texts[_partition(fields, f"{path}[{i}].partition").key] = entry_text(position, at)
+                text = entry_text(position_of(cursor, f"{path}[{i}].cursor"), at)
+                key = _partition(fields, f"{path}[{i}].partition").key
+                if texts.setdefault(key, text) != text:
+                    raise BadState(
+                        f"{path}[{i}].partition",
+                        fields,
+                        "a partition that is listed once; another entry has another position",
+                    )
             case _:
                 raise BadState(f"{path}[{i}]", item, '{"partition": {...}, "cursor": {...}}')
     return StoredPositions(LayeredMap.of(texts))

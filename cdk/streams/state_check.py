@@ -1,11 +1,12 @@
 """Checks of states that come from a user or a platform against the stream that is to resume from them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from cdk.base.errors import BadState
 from cdk.base.logs import logger
-from cdk.base.values import Record
+from cdk.base.values import FieldValue, Record, json_kind
 from cdk.base.wording import did_you_mean
+from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
 from cdk.streams.stream import Stream
 
@@ -46,6 +47,43 @@ def check_fields(stream: Stream, state: StreamState) -> None:
             if name != cursor.field or values.get(name) in (None, ""):
                 expected = f"a value of {cursor.field!r} and nothing else{did_you_mean(name, [cursor.field])}"
                 raise BadState(path, dict(values), expected, stream=stream.name)
+
+
+def check_tokens(stream: Stream, state: StreamState) -> None:
+    """Raise BadState for a page token with which the stream cannot request a page."""
+    if stream.cursor_field is None:
+        for path, token in _cursors(stream, state):
+            try:
+                stream.check_token(token)
+            except BadState as error:
+                raise BadState(path, dict(token), error.expected, stream=stream.name) from error
+
+
+def check_partitions(stream: Stream, state: StreamState, replaced: StreamState) -> None:
+    """Raise BadState for a partition that is unlike all of the state that it replaces: no sync would resume from it.
+
+    It has other fields, or a value of another type.
+    """
+    known = {_shape(partition) for partition in replaced.positions if partition}
+    for partition in filter(None, state.positions):
+        if stream.partitioned is False:
+            expected = "a state without partitions, as the stream has none"
+        elif known and _shape(partition) not in known:
+            like = next(filter(None, replaced.positions)).key
+            expected = (
+                f"a partition like {like}, with the same fields and types, as in the state that it replaces; if the "
+                "source now names its partitions differently, run `spark-cdk state reset` before"
+            )
+        else:
+            continue
+        raise BadState(f"state of {stream.name}", dict(partition), expected, stream=stream.name)
+
+
+def _shape(value: FieldValue | Partition) -> object:
+    """The names of a partition's fields, with the types of their values."""
+    if isinstance(value, Mapping):
+        return frozenset((name, _shape(part)) for name, part in value.items())
+    return json_kind(value)
 
 
 def _cursors(stream: Stream, state: StreamState) -> Iterator[tuple[str, Record]]:

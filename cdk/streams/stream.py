@@ -27,7 +27,7 @@ from cdk.streams.checkpoint.partitioned import PartitionCheckpointReader
 from cdk.streams.checkpoint.reader import CheckpointReader, PageCheckpointReader, PartitionReader
 from cdk.streams.checkpoint.windows import SliceCheckpointReader
 from cdk.streams.cursor import Cursor
-from cdk.streams.page import Item
+from cdk.streams.page import Item, Token
 from cdk.streams.written_class import STREAM_ATTRIBUTES, Expected, check_methods, check_names, check_values
 
 T = TypeVar("T")
@@ -81,6 +81,7 @@ class Stream(metaclass=_StreamType):
     in_one_task: whether the slices of all streams with this flag are read in one task at a time, because what they
         share, such as the number of running jobs that an API allows, is tracked within a single process.
     partition_field: the name of the only partition field, when old states hold a map `{value: cursor}`.
+    partitioned: whether it has partitions; None if only listing them shows that.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Stream(metaclass=_StreamType):
     in_one_task: bool = False
     schema: Mapping[str, object] | type | None = None
     partition_field: str | None = None
+    partitioned: bool | None = None
     secrets: SecretMarks = SecretMarks()
 
     _expected_values: ClassVar[Mapping[str, Expected]] = STREAM_ATTRIBUTES
@@ -296,6 +298,9 @@ class Stream(metaclass=_StreamType):
     def migrate_state(self, blob: JsonValue) -> JsonValue:
         """Convert a state of an older form to today's. Override it when the form has changed."""
         return blob
+
+    def check_token(self, token: Token) -> None:
+        """Raise BadState if a page cannot be requested with `token`, as far as that is known without a request."""
 
     @property
     def advanced_by_hand(self) -> bool:

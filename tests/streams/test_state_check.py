@@ -7,9 +7,10 @@ import pytest
 from cdk import Checkpoint, DatetimeCursor, Json, Partition, StreamState
 from cdk.base.errors import BadState
 from cdk.engine.read import read
+from cdk.rest import Offset, RestSource, resource
 from cdk.state.slice import WHOLE
 from cdk.state.wire import decode
-from cdk.streams.state_check import check_fields, check_values
+from cdk.streams.state_check import check_fields, check_partitions, check_tokens, check_values
 from tests.samples import DAY0, Events, Orders, ShopOrders, Users
 
 
@@ -122,3 +123,41 @@ def test_a_state_without_the_cursor_is_warned_of_in_words(caplog: pytest.LogCapt
         "shop_orders: the state of {\"shop\":\"a\"} has 'page', 'size', but no value of the cursor 'updated_at'; "
         "it is read from its start"
     )
+
+
+def test_a_page_token_of_another_paginator_is_refused() -> None:
+    listed = resource("users", "/users", paginator=Offset(2))
+    (stream,) = RestSource("http://127.0.0.1:1", listed).streams({})
+
+    check_tokens(stream, of({"offset": 4}))
+    with pytest.raises(BadState, match=r"found \{'page': 4\}, expected a token like") as caught:
+        check_tokens(stream, of({"page": 4}))
+    assert (caught.value.path, caught.value.stream) == ("state of users", "users")
+    with pytest.raises(BadState, match="expected a state without partitions"):
+        check_partitions(stream, of(shops("a")), StreamState())
+
+
+def shops(*names: Json, field: str = "shop") -> Json:
+    cursor = {"updated_at": "2024-01-02T00:00:00Z"}
+    return {"states": [{"partition": {field: name}, "cursor": cursor} for name in names]}
+
+
+@pytest.mark.parametrize("blob", [shops("a", 1), shops("a", field="store")])
+def test_a_partition_unlike_those_of_the_table_is_refused(blob: Json) -> None:
+    with pytest.raises(BadState, match=r'expected a partition like \{"shop":"a"\}, with the same fields and types'):
+        check_partitions(ShopOrders(), of(blob), of(shops("a", "b")))
+
+
+@pytest.mark.parametrize(("blob", "replaced"), [(shops("c"), shops("a")), (shops(1), None), ({}, shops("a"))])
+def test_a_partition_may_be_new(blob: Json, replaced: Json) -> None:
+    check_partitions(ShopOrders(), of(blob), of(replaced))
+
+
+def test_a_partition_is_listed_once() -> None:
+    later = {"partition": {"shop": "a"}, "cursor": {"updated_at": "2024-01-03T00:00:00Z"}}
+    twice = [*shops("a")["states"], later]
+
+    with pytest.raises(BadState, match="expected a partition that is listed once") as caught:
+        of({"states": twice})
+    assert caught.value.path == "state.states[1].partition"
+    assert of({"states": [later, later]}) == of({"states": [later]})

@@ -7,12 +7,14 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Self, TypeVar
 
-from cdk.base.errors import ManifestError
+from cdk.base.errors import BadState, ManifestError
 from cdk.base.times.clock import Clock
 from cdk.base.values import JsonObject, JsonSchema, JsonValue, as_object
 from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.model.plug_points import Incremental, SliceReader
+from cdk.declarative.reading.page_reader import TOKEN, PageReader
+from cdk.declarative.reading.recovering_reader import RecoveringReader
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.state.position import Checkpoint, Edge, Position
 from cdk.state.slice import WHOLE, Partition, Slice
@@ -22,7 +24,7 @@ from cdk.streams.checkpoint.parent_state import ParentState, without_states
 from cdk.streams.checkpoint.reader import CheckpointReader, PassingReader
 from cdk.streams.checkpoint.repeated_records import merged, moved
 from cdk.streams.datetime_cursor import DatetimeCursor
-from cdk.streams.page import Item
+from cdk.streams.page import Item, Token
 from cdk.streams.stream import Stream
 
 T = TypeVar("T")
@@ -88,6 +90,14 @@ class ManifestStream(DeclaredStream):
 
     def now(self) -> datetime:
         return self._clock()
+
+    def check_token(self, token: Token) -> None:
+        if (
+            isinstance(self.reader, RecoveringReader)
+            and isinstance(self.reader.inner, PageReader)
+            and TOKEN not in token
+        ):
+            raise BadState(f"state of {self.name}", dict(token), f"a page token under {TOKEN!r}", stream=self.name)
 
     def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
         return [WHOLE] if self.reader.router is None else self._locating_errors(self.reader.router.partitions(parents))

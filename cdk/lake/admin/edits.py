@@ -24,7 +24,7 @@ from cdk.state.window import Window
 from cdk.state.wire import decode, encode, state_of
 from cdk.streams.checkpoint.repeated_records import merged, moved
 from cdk.streams.cursor import Cursor
-from cdk.streams.state_check import check_fields, check_values
+from cdk.streams.state_check import check_fields, check_partitions, check_tokens, check_values
 from cdk.streams.stream import Stream
 
 _FAR = datetime(9000, 1, 1, tzinfo=UTC)
@@ -105,13 +105,16 @@ def rewound(saved: TableState, stream: Stream, to: str, partition: Partition | N
 def import_state(
     saved: TableState, stream: Stream, blob: JsonValue, what: str = "set", *, of_another: bool = False
 ) -> Change:
-    """Replace the state by `blob`, in any form that the stream reads. Raises BadState: when it is not a state.
+    """Replace the state by `blob`, in any form that the stream reads.
 
     of_another: it may be the state of another read than the one whose rows the table has.
+    Raises BadState: when the stream cannot resume from it.
     """
     state = state_of(stream, blob)
     check_values(stream, state)
     check_fields(stream, state)
+    check_tokens(stream, state)
+    check_partitions(stream, state, _decoded_state(saved, stream))
     if saved.sync_mode == "incremental":
         change = _with_state(what, replace(saved, complete=not _is_interrupted(state)), state, stream)
         return replace(change, consequences=tuple(_consequences_of_import(saved, stream, state)))

@@ -48,6 +48,7 @@ class ResourceStream(HttpStream):
         self._file = api.file
         family = api.family
         parent, self.links = family.parent(declared), family.links(declared)
+        self.partitioned = parent is not None
         self.parent = None if parent is None else ResourceStream(parent, api, config)
         # Each of its children reads it, and a user may read it as a stream as well.
         self.use_cache = any(family.parent(other) is declared for other in family.members.values())

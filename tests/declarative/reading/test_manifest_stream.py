@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,11 +12,13 @@ import orjson
 import pytest
 from deltalake import DeltaTable
 
-from cdk.base.errors import TransientError
+from cdk.base.errors import BadState, TransientError
 from cdk.base.records.raw_json_lines import JsonLines
 from cdk.base.task_map import run_inline
 from cdk.base.values import Json
 from cdk.declarative.model.context import Runtime
+from cdk.lake.admin.edits import import_state
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import WriteModeName
 from cdk.protocol import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
 from cdk.rest import Headers, Request, Response
@@ -781,3 +784,20 @@ def test_what_is_no_number_is_null() -> None:
     api.get("/items").returns(body=b'{"data": [{"id": 1, "rates": [NaN]}]}')
 
     assert run(api).records == [{"id": 1, "rates": [None]}]
+
+
+@pytest.mark.parametrize(
+    ("router", "blob", "expected"),
+    [
+        (None, {"on": "2024-01-03"}, "a page token under 'next_page_token'"),
+        (None, {"states": [{"partition": {"region": "eu"}, "cursor": {}}]}, "a state without partitions"),
+        (LIST, {"states": [{"partition": {"region": 1}, "cursor": {}}]}, 'a partition like {"region":"eu"}'),
+    ],
+)
+def test_a_state_that_no_read_would_resume_from_cannot_be_set(router: Json, blob: Json, expected: str) -> None:
+    more = {} if router is None else {"partition_router": router}
+    stream = source(MockApi(), **more, paginator=NEXT).streams({})[0]
+    before = None if router is None else {"states": [{"partition": {"region": "eu"}, "cursor": {}}]}
+
+    with pytest.raises(BadState, match=re.escape(expected)):
+        import_state(TableState("full_refresh", "append", state=before), stream, blob)
