@@ -207,7 +207,7 @@ def test_a_parent_without_records_leaves_nothing_to_check() -> None:
     api = MockApi()
     api.get("/teams").returns(json={"data": []})
 
-    with pytest.raises(ManifestError, match="perhaps its parent stream is empty"):
+    with pytest.raises(ManifestError, match="perhaps its parent stream or its list of values is empty"):
         made(api, streams=[child]).check({})
 
 
@@ -552,3 +552,12 @@ def test_an_expression_that_fails_in_one_slice_keeps_no_other_from_being_read() 
     assert [record["id"] for record in run.records] == [1, 2]
     assert run.error is not None
     assert "stream_partition.n" in str(run.error)
+
+
+def test_a_check_warns_of_a_field_path_that_no_response_has(caplog: pytest.LogCaptureFixture) -> None:
+    api = MockApi()
+    api.get("/users").returns(json={"dat": [{"id": 1}]})
+
+    made(api).check({})
+
+    assert "there is no 'data' in the body, whose fields are 'dat' (is it 'dat'?); check `field_path`" in caplog.text

@@ -7,11 +7,11 @@ from typing import TypeAlias
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
-from cdk.base.logs import warn
+from cdk.base.logs import FirstWarning, warn
 from cdk.base.values import JsonObject, JsonValue, Record, canonical, json_kind
 from cdk.declarative.components.requests.request_options import Put, RequestOption, is_empty
 from cdk.declarative.model.component import Component
-from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.context import BuildContext, Expression
 from cdk.declarative.model.plug_points import AnyPartitionRouter, AnyStream, Router
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import FIRST_PAGE, PARENT_SLICE
@@ -42,18 +42,34 @@ class ListPartitionRouter(AnyPartitionRouter):
     def build(self, ctx: BuildContext) -> Router:
         """Build the router. Its partitions raise ManifestError: when the values are not a list."""
         name = ctx.expression(self, "cursor_field").text()
-        return _Listed(name, partial(self._values, ctx), _put(self.request_option, ctx))
+        return _Listed(name, partial(self._values, ctx, FirstWarning()), _put(self.request_option, ctx))
 
-    def _values(self, ctx: BuildContext) -> Sequence[JsonValue]:
-        """Return the values: strings if the manifest lists them, values of any type if an expression returns them."""
+    def _values(self, ctx: BuildContext, warning: FirstWarning) -> Sequence[JsonValue]:
+        """Return the values: strings if the manifest lists them, values of any type if an expression returns them.
+
+        Warns of an expression that is empty because what it reads is missing, such as a misspelt field of the config.
+        """
         if not isinstance(self.values, str):
-            return [ctx.expression(self, "values", value).text() for value in self.values]
-        values = ctx.expression(self, "values").value()
+            each = [ctx.expression(self, "values", value) for value in self.values]
+            texts = [expression.text() for expression in each]
+            for expression, text in zip(each, texts, strict=True):
+                if not text:
+                    _warn_of_missing(ctx.where(self, "values"), expression, "an empty value", warning)
+            return texts
+        expression = ctx.expression(self, "values")
+        values = expression.value()
         if isinstance(values, str):
+            if not values:
+                _warn_of_missing(ctx.where(self, "values"), expression, "no values, so nothing is read", warning)
             return [values] if values else []
         if not isinstance(values, Sequence):
             raise ManifestError(f"{ctx.where(self, 'values')}: found {json_kind(values)}, expected a list of values")
         return values
+
+
+def _warn_of_missing(where: str, expression: Expression, actual: str, warning: FirstWarning) -> None:
+    if absent := expression.missing():
+        warning(f"{where}: found {actual}: it reads {absent}")
 
 
 class _Listed(Router):

@@ -6,6 +6,7 @@ from typing import Self
 from pydantic import Field, field_validator, model_validator
 
 from cdk.base.errors import CdkError, ConfigError, ManifestError
+from cdk.base.logs import warn
 from cdk.base.values import JsonObject, JsonValue, as_object
 from cdk.base.wording import did_you_mean
 from cdk.declarative.components.records.config_normalization import ConfigNormalizationRules
@@ -168,12 +169,19 @@ class CheckDynamicStream(AnyCheck):
 
 
 def check_available(stream: Stream) -> None:
-    """Request the first page of a stream's first slice. Raises CdkError that names the stream: when that fails."""
+    """Request the first page of a stream's first slice, and log what is wrong with it.
+
+    Raises CdkError that names the stream: when that fails.
+    """
     try:
         slice = stream.checkpoint_reader(StreamState()).next()
         if slice is None:
-            raise ManifestError("it has no partitions to read; perhaps its parent stream is empty")
-        next(iter(read_slice(stream, slice)), None)
+            raise ManifestError(
+                "it has no partitions to read; perhaps its parent stream or its list of values is empty"
+            )
+        page = next(iter(read_slice(stream, slice)), None)
+        if page is not None:
+            warn(page.warning)
     except CdkError as error:
         error.stream = error.stream or stream.name
         error.message = f"the stream {stream.name!r} cannot be read: {error.message}"

@@ -373,3 +373,18 @@ def test_records_of_a_parent_without_the_key_are_warned_of_once(projects: list[J
 @pytest.mark.parametrize("projects", [[], [{"id": 7}, {"id": None}]])
 def test_a_parent_without_records_or_with_some_null_is_not_warned_of(projects: list[Json]) -> None:
     assert run(api(*projects), partition_router=parents(parent())).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [("{{ config['idz'] }}", "no values, so nothing is read"), (["{{ config['idz'] }}", "7"], "an empty value")],
+)
+def test_a_misspelt_field_of_the_config_is_named_with_the_nearest(
+    values: Json, found: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    router = {**listed("id"), "values": values}
+
+    list(source(api(), partition_router=router).streams({"ids": ["1"]})[0].partitions())
+
+    missing = "it reads `config.idz`, which is missing; did you mean 'ids'?"
+    assert caplog.messages == [f"items: ListPartitionRouter.values: found {found}: {missing}"]
