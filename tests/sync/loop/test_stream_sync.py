@@ -32,7 +32,7 @@ from cdk import (
     Stream,
     TransientError,
 )
-from cdk.base.errors import StateConflict
+from cdk.base.errors import CdkError, StateConflict
 from cdk.base.task_map import run_inline
 from cdk.base.values import canonical
 from cdk.lake.admin.locate import OpenTables
@@ -41,6 +41,7 @@ from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.parquet import rewrite
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import FileInfo, LocalFolder
+from cdk.rest.errors.status_errors import RetriesFailed, Unauthorized
 from cdk.state.slice import WHOLE
 from cdk.sync.loop.stream_commit import LOST_IN_A_ROW
 from cdk.sync.loop.stream_sync import StreamSync
@@ -372,17 +373,19 @@ class Shelves(ShopOrders):
 
     shops = tuple("abcdefgh")
     gone: tuple[str, ...] = ("a", "c", "h")
+    error: type[CdkError] = NotFound
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
         if slice.partition["shop"] in self.gone:
-            raise NotFound(f"shop {slice.partition['shop']} is gone")
+            raise self.error(f"shop {slice.partition['shop']} is gone")
         return super().read_records(slice)
 
 
-@pytest.mark.parametrize("most", [1, 2, 1000])
+@pytest.mark.parametrize(("error", "most"), [(NotFound, 1), (NotFound, 2), (Unauthorized, 1000), (RetriesFailed, 2)])
 def test_a_partition_that_is_gone_keeps_no_later_one_from_being_read(
-    tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, error: type[CdkError], most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Shelves, "error", error)
     there = Counter({text: n for text, n in expected(ShopOrders()).items() if '"shop":"b"' in text})
     report = finish(opened(tmp_path, Shelves()), most=most)
 
