@@ -8,6 +8,7 @@ import orjson
 
 from cdk.base.errors import (
     CdkError,
+    ConfigError,
     CredentialsError,
     FatalError,
     Forbidden,
@@ -19,7 +20,7 @@ from cdk.base.errors import (
 from cdk.base.wording import cut
 from cdk.rest.errors.api_message import find_message
 from cdk.rest.errors.error_handler import Action
-from cdk.rest.http.messages import Response
+from cdk.rest.http.messages import PROXY_LOGIN, Response
 from cdk.rest.http.origin import Origin, may_follow, origin
 
 _LONGEST = 300
@@ -66,6 +67,7 @@ STATUSES: Mapping[int, StatusMeaning] = {
     403: StatusMeaning(Action.FAIL, Forbidden, "grant the credentials this permission, or leave the stream out"),
     404: StatusMeaning(Action.FAIL, NotFound, "check the address and the ids in it"),
     405: StatusMeaning(Action.FAIL, FatalError, "check `http_method` and the address"),
+    407: StatusMeaning(Action.FAIL, ConfigError, PROXY_LOGIN),
     408: StatusMeaning(Action.RETRY, Timeout, "try again later"),
     410: StatusMeaning(Action.FAIL, NotFound, "the source has removed it"),
     422: StatusMeaning(Action.FAIL, BadRequest, "check the parameters of this stream"),

@@ -25,6 +25,12 @@ T = TypeVar("T")
 RequestPart: TypeAlias = Literal["request_parameter", "header", "body_data", "body_json"]
 """The part of a request that a value goes into: a query parameter, a header, a field of the form or JSON body."""
 
+PROXY_LOGIN = (
+    "the proxy requires credentials: put them into its address, HTTPS_PROXY=http://user:password@host:port (HTTP_PROXY "
+    "for http://), or list the host in NO_PROXY"
+)
+"""The advice for the status 407, which a proxy answers in place of the server."""
+
 
 class Headers(Mapping[str, str]):
     """Header fields with case-insensitive names. Iteration yields lower-case names."""

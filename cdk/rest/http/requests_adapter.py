@@ -6,6 +6,7 @@ Mock libraries patch the adapter's `send`, as `responses` does, or that of the S
 
 import os
 import re
+import socket
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -24,7 +25,7 @@ from cdk.base.process.request_lease import current_lease
 from cdk.base.values import Json
 from cdk.rest.http.egress import Egress
 from cdk.rest.http.egress_pools import timed_pools
-from cdk.rest.http.messages import Headers, Request, Response
+from cdk.rest.http.messages import PROXY_LOGIN, Headers, Request, Response
 from cdk.rest.http.metrics import current_metrics
 from cdk.rest.http.origin import origin
 from cdk.rest.http.streamed_response import MAX_BYTES, StreamedResponse, joined
@@ -47,6 +48,11 @@ _BYTES = re.compile(r"bytes 0-(?P<last>\d{1,18})/(?P<size>\d{1,18})")
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]*")
 _CLEAN_URL = re.compile(r"(?:[A-Za-z0-9._~:/?&=+,@;$!*'()\-]++|%(?:2[0-9A-CF]|3[A-F]|40|[89A-F][0-9A-F]))+")
 """URLs that `requote_uri` would return unchanged: characters that need no escape, and escapes of those that do."""
+
+_NEEDS_LOGIN = "407 "
+"""In the text of the error with which a proxy refuses to open a tunnel: the status of its response."""
+
+_UNKNOWN_HOST = "; check the host, or, if only a proxy resolves it, set HTTP_PROXY and HTTPS_PROXY"
 
 _DEFAULTS = {"User-Agent": "spark-cdk", "Accept": "*/*", "Accept-Encoding": "gzip, deflate"}
 
@@ -292,7 +298,7 @@ def _translate(request: Request, error: Exception) -> NoReturn:
                 f"{request}: the connection failed (the body does not match Content-Encoding: {why})"
             ) from None
         case requests.exceptions.ProxyError():
-            raise TransientError(f"{request}: the proxy failed ({why}); check HTTPS_PROXY and NO_PROXY") from None
+            raise _proxy_error(f"{request}: the proxy failed ({why})", why) from None
         case requests.exceptions.SSLError() | urllib3.exceptions.SSLError():
             hint = "if the certificate is one of your own, name its authority in REQUESTS_CA_BUNDLE"
             raise TransientError(f"{request}: no secure connection ({why}); {hint}") from None
@@ -303,10 +309,17 @@ def _translate(request: Request, error: Exception) -> NoReturn:
         case requests.exceptions.Timeout() | urllib3.exceptions.TimeoutError():
             raise Timeout(f"{request}: no response in time ({why})") from None
         case requests.RequestException() | urllib3.exceptions.HTTPError() | ConnectionError():
-            raise Timeout(f"{request}: the connection failed ({why})") from None
+            hint = _UNKNOWN_HOST if isinstance(cause, socket.gaierror) else ""
+            raise Timeout(f"{request}: the connection failed ({why}){hint}") from None
         case _:
             # The error of `requests` when REQUESTS_CA_BUNDLE points to certificates that do not exist.
             raise ConfigError(f"{request}: {why}") from None
+
+
+def _proxy_error(text: str, why: str) -> ConfigError | TransientError:
+    if _NEEDS_LOGIN in why:
+        return ConfigError(f"{text}: {PROXY_LOGIN}")
+    return TransientError(f"{text}; check HTTP_PROXY and HTTPS_PROXY, or list the host in NO_PROXY")
 
 
 def _cause(error: BaseException) -> BaseException:

@@ -318,6 +318,28 @@ def test_a_proxy_of_the_environment_is_used(server: Server, monkeypatch: pytest.
     assert server.asked() == [("GET", "http://api.test/users")]
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_that_requires_a_login_is_named(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Proxy(QuietHandler):
+        def do_GET(self) -> None:  # noqa: N802 - the name that http.server looks up
+            self.send_response(407)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def do_CONNECT(self) -> None:  # noqa: N802 - as above
+            self.do_GET()
+
+    with answering(ThreadingHTTPServer(("127.0.0.1", 0), Proxy)) as proxy:
+        monkeypatch.setenv(f"{scheme}_proxy", f"http://127.0.0.1:{proxy.server_port}")
+        with pytest.raises(ConfigError, match="the proxy requires credentials: put them into its address"):
+            HttpClient(RequestsTransport()).send(Request("GET", f"{scheme}://api.test/users"))
+
+
+def test_a_host_that_no_name_server_knows_may_need_a_proxy() -> None:
+    with pytest.raises(Timeout, match="if only a proxy resolves it, set HTTP_PROXY and HTTPS_PROXY"):
+        RequestsTransport().send(Request("GET", "http://nowhere.invalid/users"))
+
+
 def test_a_retry_waits_as_the_server_says(server: Server) -> None:
     time = Time()
     handler = HttpErrorHandler(retry_policy=RetryPolicy(backoff=Backoff(jitter=0), clock=time.clock))
