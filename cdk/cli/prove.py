@@ -167,7 +167,13 @@ def _lines(proof: Proof) -> list[str]:
     if len(broken_kills) > _SHOWN:
         lines.append(f"and {len(broken_kills) - _SHOWN} more kills")
     rows = ", ".join(f"{name} {count:,}" for name, count in proof.rows.items())
-    result = "nothing lost, nothing duplicated, every receipt adds up" if proof.proven else "NOT PROVEN"
+    result = "NOT PROVEN"
+    if proof.proven:
+        end = (
+            "as in a sync that was not killed" if proof.kills else "when resumed after each commit; no sync was killed"
+        )
+        result = f"nothing lost, nothing duplicated, every receipt adds up, {end}"
+        lines.append("not shown: that the sync which was not killed reads every record of the source")
     if proof.warnings:
         result += "; see the warnings above: all of these syncs may lack the same rows"
     commits = counted(proof.commits, "commit")
