@@ -11,11 +11,11 @@ from rich.text import Text
 from cdk.base.wording import counted
 from cdk.cli.options import json_option, number_option
 from cdk.cli.state.options import PipelineFile, pipeline_argument, print_json, translate_errors, trust_option
-from cdk.cli.sync.past_runs import UNKNOWN, PastRun, past_runs, run_json
+from cdk.cli.sync.past_runs import PastRun, past_runs, run_json
 from cdk.cli.sync.stream_table import span
 
 _FILE_WIDTH = 200
-_COLOURS = {"done": "green", "failed": "red", UNKNOWN: "dim"}
+_COLOURS = {"done": "green", "failed": "red"}
 
 
 @click.command()

@@ -14,16 +14,13 @@ from cdk.lake.storage.run_lock import unfinished_sync
 from cdk.sync.reports.run_history import RunHistory
 from cdk.sync.reports.run_report import Report
 
-UNKNOWN = "unknown"
-"""The status of a run without a report whose commits do not tell how it ended."""
-
 
 @dataclass(frozen=True)
 class PastRun:
     """A run, or a stream in it.
 
     name: the id of the sync, or the name of the stream. status: `done`, `failed`, `interrupted`, `running`, or as in
-    its report; `unknown` without any evidence. error: one line; empty without an error. started, ended: from its
+    its report. error: one line; empty without an error. started, ended: from its
     report; without one, of its first and its last commit. reported: whether these times are from a report; reports have
     none for a stream.
     """
@@ -139,7 +136,7 @@ def _together(streams: Sequence[CommitSums]) -> CommitSums:
 
 
 def _by_commits(sums: CommitSums) -> str:
-    return {True: "done", False: "interrupted", None: UNKNOWN}[sums.complete]
+    return "done" if sums.complete else "interrupted"
 
 
 def _line(report: Report | None) -> str:

@@ -73,15 +73,11 @@ class _Run:
 
     @property
     def kind(self) -> str:
-        """The kind of the lane: whether the run read the stream to its end, by its last commit or its report."""
+        """The kind of the lane: whether the run read the stream to its end, by its last commit."""
         last = self.entries[-1]
         if not last.commit.sync:
             return "edit"
-        complete = last.commit.complete if last.saved is None else last.saved.complete
-        if complete is not None:
-            return "complete" if complete else "interrupted"
-        status = self.report.get("status")
-        return "" if status is None else "complete" if status == "done" else "interrupted"
+        return "complete" if last.commit.complete else "interrupted"
 
     @property
     def state(self) -> str:
@@ -101,7 +97,7 @@ class _Run:
             case "interrupted" if self.newest and not self.report:
                 return f"at {self.state}: interrupted, or still running"
             case kind:
-                return f"{kind} at {self.state}".strip()
+                return f"{kind} at {self.state}"
 
 
 def timeline(entries: Sequence[Entry], reports: Mapping[str, Json], stream: str) -> Timeline | None:

@@ -310,7 +310,7 @@ class _SliceReading:
     def _check_counts(self, saved: Token) -> None:
         self._sizes.resume(saved.get("page_size"))
         now = self._reader.stored_token(saved[TOKEN], self._sizes.size)
-        # A token of an older version does not say what it counts.
+        # What a token does not name, the manifest did not need when it was saved.
         if changed := [name for name, value in now.items() if saved.get(name, value) != value]:
             was = ", ".join(f"{name}: {saved[name]}" for name in changed)
             counts = ", ".join(f"{name}: {now[name]}" for name in changed)

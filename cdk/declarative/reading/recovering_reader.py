@@ -133,7 +133,7 @@ class _Attempt:
     token: Mapping[str, JsonValue] = MappingProxyType({})
     """The token of the next page; empty for the first."""
     is_count_known = True
-    """Whether the number of records since the first page is known. Tokens of earlier versions do not include it."""
+    """Whether the number of records since the first page is known. Not in tokens of reads that did not count."""
     records_read = 0
     """The number of records that were read."""
     greatest: FieldValue = None

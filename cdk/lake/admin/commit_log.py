@@ -30,8 +30,8 @@ class Commit:
     """What a person did to the state, or that a sync ignored the old state as configured."""
     sync: str = ""
     """The id of the sync that made it; empty: no sync did."""
-    complete: bool | None = None
-    """Whether its state says that the stream was read to its end; None: not recorded."""
+    complete: bool = False
+    """Whether it is of a sync whose state says that the stream was read to its end."""
     receipt: str = ""
     """Its receipt as JSON text; empty for a commit of another program."""
 
@@ -54,7 +54,7 @@ def commits(root: Folder, app: str, version: int) -> Iterator[Commit]:
             note=note,
             # A state that a person has changed still names the sync that saved it.
             sync=str(commit.info.get(SYNC, "")) if note in ("", STATE_IGNORED) else "",
-            complete={"true": True, "false": False}.get(str(commit.info.get(COMPLETE))),
+            complete=commit.info.get(COMPLETE) == "true",
             receipt=str(commit.info.get(RECEIPT, "")),
         )
 

@@ -30,7 +30,7 @@ class CommitSums:
     receipt: Receipt = field(default_factory=Receipt)
     receipts: int = 0
     receipt_errors: list[str] = field(default_factory=list)
-    complete: bool | None = None
+    complete: bool = False
 
     def add(self, commit: Commit, stream: str) -> None:
         """Add a commit; it must be older than those added before."""
@@ -58,8 +58,7 @@ class Run(CommitSums):
         """Add a commit; it must be older than those added before."""
         self.streams.setdefault(stream, CommitSums()).add(commit, stream)
         super().add(commit, stream)
-        known = {each.complete for each in self.streams.values()}
-        self.complete = False if False in known else None if None in known else True
+        self.complete = all(each.complete for each in self.streams.values())
 
 
 @dataclass(frozen=True)

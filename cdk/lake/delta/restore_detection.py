@@ -92,11 +92,8 @@ def check_not_restored(
 
 
 def check_same_table(root: Folder, stream: str, table_id: str, saved: TableState) -> None:
-    """Raise StateError when the table is not the state's table, but one that was created in its place.
-
-    table_id: of the table. A state of an earlier build has no id and is assumed to belong to this table.
-    """
-    if saved.table_id in ("", table_id):
+    """Raise StateError when the table is not the state's table, but one that was created in its place."""
+    if saved.table_id == table_id:
         return
     raise StateError(
         f"the state belongs to another table: found the id {table_id} in the table's log, expected {saved.table_id}. "

@@ -38,15 +38,6 @@ _REMEDY = (
     "restore the file, take an earlier state with `spark-cdk state rollback`, or have the stream read from its start "
     "with `spark-cdk state reset`"
 )
-_STORED_NAMES = {
-    "logged_version": "logged_at",
-    "newest_ms": "newest_at",
-    "rows_before": "known",
-    "rows_before_version": "known_at",
-    "started_at": "began",
-}
-"""The fields of a `TableState` that are stored under other names, those of earlier versions of the kit."""
-
 _NONCE_BITS = 20
 """How many random bits a version ends with."""
 
@@ -82,8 +73,7 @@ class StateBlobs:
         """Write a state beside the table; it is a draft until a commit names it."""
         # `asdict` would copy the whole state; orjson serializes the DataFiles itself.
         state, parts = apart(saved.state)
-        fields = {_STORED_NAMES.get(name, name): value for name, value in vars(saved).items()}
-        blob = {"format": _FORMAT, "stream": self._stream, **fields, "state": state}
+        blob = {"format": _FORMAT, "stream": self._stream, **vars(saved), "state": state}
         # Build on committed states only: any run may remove a draft that no commit has named.
         before = [self._stacks[n] for n in saved.history if n in self._stacks]
         stacks: dict[tuple[str, ...], _Stack] = {}
@@ -130,7 +120,6 @@ class StateBlobs:
             self._layers |= {int(n): layers for n, layers in blob.pop("layers", {}).items()}
             self._stacks[version] = {tuple(of): stack for of, stack in self._expanded(blob, version)}
             pending, logged = (_files(blob.pop(name)) for name in ("pending", "logged"))
-            blob |= {name: blob.pop(stored) for name, stored in _STORED_NAMES.items() if stored in blob}
             return TableState(
                 **{**blob, **{name: tuple(blob.get(name, ())) for name in ("history", "newest", "keys")}},
                 pending=pending or (),
@@ -197,8 +186,7 @@ class StateBlobs:
             raise BadState(path, str(error), expected, stream=self._stream) from error
         if not isinstance(blob, dict) or blob.pop("format", None) != _FORMAT:
             raise BadState(path, blob, f'a state of the format "{_FORMAT}"', stream=self._stream)
-        # Files of earlier builds have no digest.
-        if blob.pop("digest", None) is not None and _with_digest(b"{" + data[_DIGEST_BYTES:]) != data:
+        if blob.pop("digest", None) is None or _with_digest(b"{" + data[_DIGEST_BYTES:]) != data:
             expected = f"the file as a run wrote it; {_REMEDY}; to change a state, use `spark-cdk state set`"
             raise BadState(path, "a file that does not match the digest in it", expected, stream=self._stream)
         return blob, path

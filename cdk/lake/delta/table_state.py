@@ -86,7 +86,7 @@ class TableState:
     rows: int | None = field(default=None, compare=False)
     """Rows of the table after this commit, according to its log; None: the log does not count them."""
     table_id: str = field(default="", compare=False)
-    """The table's id from the metadata of its log; empty: unknown. Set by `StreamTable.commit`."""
+    """The table's id from the metadata of its log. Set by `StreamTable.commit`."""
     newest: tuple[str, ...] = field(default=(), compare=False)
     """Some files of the newest commit that added any, without those that a later commit removed."""
     newest_ms: int = field(default=0, compare=False)

@@ -6,7 +6,6 @@ from cdk.cli.state.command import Entry
 from cdk.cli.ui.timeline import WIDTH, Timeline, timeline
 from cdk.lake.admin.commit_log import Commit
 from cdk.lake.delta.state_blobs import successor
-from cdk.lake.delta.table_state import TableState
 
 _BEGIN = datetime(2024, 3, 1, tzinfo=UTC)
 _STATES = [0]
@@ -14,10 +13,10 @@ for _ in range(9):
     _STATES.append(successor(_STATES[-1]))
 
 
-def _entry(version: int, sync: str, seconds: float, *, complete: bool | None, rows: int | None = 10) -> Entry:
-    """complete: None where the state is not retained."""
-    commit = Commit(version, _BEGIN + timedelta(seconds=seconds), "WRITE", state=_STATES[version], rows=rows, sync=sync)
-    return Entry(commit, None if complete is None else TableState("incremental", "append", complete=complete), iter(()))
+def _entry(version: int, sync: str, seconds: float, *, complete: bool, rows: int | None = 10) -> Entry:
+    at = _BEGIN + timedelta(seconds=seconds)
+    commit = Commit(version, at, "WRITE", state=_STATES[version], rows=rows, sync=sync, complete=complete)
+    return Entry(commit, None, iter(()))
 
 
 def _drawn(*entries: Entry, reports: dict[str, Json] | None = None) -> Timeline:
@@ -64,18 +63,18 @@ def test_time_is_to_scale_within_runs_and_shortened_between_them() -> None:
     assert second.end < WIDTH
 
 
-def test_where_states_are_not_retained_reports_say_how_runs_ended() -> None:
+def test_commits_say_how_runs_ended_and_reports_say_why() -> None:
     error = {"name": "orders", "status": "failed", "error": {"message": "no disk"}}
     drawn = _drawn(
-        _entry(1, "a", 0, complete=None),
-        _entry(2, "b", 1, complete=None),
-        _entry(3, "c", 2, complete=None),
-        _entry(4, "", 3, complete=None),
+        _entry(1, "a", 0, complete=False),
+        _entry(2, "b", 1, complete=False),
+        _entry(3, "c", 2, complete=True),
+        _entry(4, "", 3, complete=False),
         reports={"b": {"streams": [error]}, "c": {"streams": [{"name": "orders", "status": "done"}]}},
     )
 
     assert [(lane.kind, lane.outcome) for lane in drawn.lanes] == [
-        ("", "at state 1"),
+        ("interrupted", "interrupted at state 1"),
         ("interrupted", "failed at state 2: no disk"),
         ("complete", "complete at state 3"),
         ("edit", "WRITE"),

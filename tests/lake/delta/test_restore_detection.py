@@ -15,7 +15,7 @@ from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.delta.failed_commit import repeat_if_changed
 from cdk.lake.storage.folder import LocalFolder
-from tests.spark.users_table import ID, blobs, ids, opened, saved, state, wrote
+from tests.spark.users_table import ID, ids, opened, saved, state, wrote
 
 
 def test_a_restored_table_has_the_state_of_its_rows(root: Path) -> None:
@@ -175,21 +175,6 @@ def test_a_table_is_the_same_whatever_others_make_of_its_columns_and_rows(root: 
     table.commit(saved(2), wrote(root, 3), overwrite=True, schema=pa.schema([*ID, ("c", pa.string())]))
 
     assert (state(root), ids(root)) == (2, [3])
-
-
-def test_a_state_of_an_earlier_build_belongs_to_the_table_that_it_lies_beside(root: Path) -> None:
-    opened(root).commit(saved(1), wrote(root, 0))
-    for blob in blobs(root):
-        content = orjson.loads(blob.read_bytes())
-        del content["table_id"], content["digest"]
-        blob.write_bytes(orjson.dumps(content))
-    replaced(root)
-
-    assert state(root) == 1
-    opened(root).commit(saved(2))
-    replaced(root)
-    with pytest.raises(StateError, match="belongs to another table"):
-        opened(root)
 
 
 @pytest.mark.parametrize(("parameters", "why"), [({}, "restore it to a version"), ({"version": "0"}, "no longer has")])

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from hashlib import blake2b
 from pathlib import Path
 
 import orjson
@@ -26,27 +27,6 @@ from cdk.state.layers.layered_map import LayeredMap
 from cdk.state.slice import Partition
 from cdk.state.stored_positions import PartitionEntries
 from tests.spark.users_table import blobs, opened, saved, wrote
-
-
-def test_the_names_in_stored_states_do_not_follow_those_of_the_code(tmp_path: Path) -> None:
-    states, version = StateBlobs(LocalFolder(tmp_path), "users"), successor(None)
-    state = TableState(
-        "incremental",
-        "append",
-        logged_version=1,
-        rows_before=2,
-        rows_before_version=3,
-        started_at="2024-01-02",
-        newest_ms=4,
-    )
-
-    states.write(version, state)
-    stored = orjson.loads((tmp_path / f"{version}.json").read_bytes())
-
-    expected = {"logged_at": 1, "known": 2, "known_at": 3, "began": "2024-01-02", "newest_at": 4}
-    assert {name: stored[name] for name in expected} == expected
-    assert len(stored) == len(vars(state)) + len(["digest", "format", "stream"])
-    assert vars(states.load(version)) == vars(state)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +53,8 @@ def test_a_state_file_that_is_missing_or_broken_is_an_error_that_names_it(
     if content is None:
         path.unlink()
     else:
-        path.write_bytes(content)
+        digest = blake2b(content, digest_size=16).hexdigest()
+        path.write_bytes(content.replace(b"{", b'{"digest":"%s",' % digest.encode(), 1))
 
     with pytest.raises(kind) as caught:
         opened(root)
@@ -82,7 +63,9 @@ def test_a_state_file_that_is_missing_or_broken_is_an_error_that_names_it(
     assert (caught.value.path, caught.value.stream) == (str(path), "users")
 
 
-@pytest.mark.parametrize("change", [(b":1,", b":2,"), (b",", b", "), (b'"digest":"', b'"digest":"0')])
+@pytest.mark.parametrize(
+    "change", [(b":1,", b":2,"), (b",", b", "), (b'"digest":"', b'"digest":"0'), (b'"digest"', b'"other"')]
+)
 def test_a_state_file_that_was_changed_is_not_believed_and_verify_says_so(
     root: Path, change: tuple[bytes, bytes]
 ) -> None:
@@ -97,16 +80,6 @@ def test_a_state_file_that_was_changed_is_not_believed_and_verify_says_so(
     found = list(findings(location, "shop", audits(location)[0]))
     assert [issue.broken for issue in found] == [True]
     assert "does not match the digest" in found[0].text
-
-
-def test_a_state_file_of_an_earlier_build_has_no_digest(root: Path) -> None:
-    opened(root).commit(saved({"seq": 7}), wrote(root, 1))
-    (path,) = blobs(root)
-    blob = orjson.loads(path.read_bytes())
-    del blob["digest"]
-    path.write_bytes(orjson.dumps(blob))
-
-    assert opened(root).saved == saved({"seq": 7})
 
 
 def of_many(cursors: Mapping[int, int]) -> Json:
