@@ -1,11 +1,15 @@
 """The kit's logger. The command line decides where its lines go (LOG messages, a terminal)."""
 
 import logging
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from threading import Lock
 
 from cdk.base.run import setting
+from cdk.base.wording import counted
 
 logger = logging.getLogger("cdk")
 
@@ -79,3 +83,36 @@ class FirstWarning:
         if text and not self._logged:
             self._logged = True
             warn(text)
+
+
+class SliceErrors:
+    """Logs the errors of a stream's slices: the first in full, and at the end how many more had which cause.
+
+    Errors that differ only in their URLs have the same cause. The log level DEBUG has all of them in full. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._logged, self._lock = 0, Lock()
+        self._others: Counter[str] = Counter()
+
+    def add(self, stream: str, slice: object, message: str) -> None:
+        """Process the error of a slice."""
+        with self._lock:
+            self._logged += 1
+            in_full = self._logged <= _IN_FULL
+            if not in_full:
+                self._others[_URL.sub("...", message)] += 1
+        logger.log(logging.ERROR if in_full else logging.DEBUG, "%s %s: %s", stream, slice, message)
+
+    def end(self, stream: str) -> None:
+        """Log the number of the errors that were not logged in full, by cause."""
+        others, self._others = self._others, Counter()
+        for cause, count in others.most_common(_CAUSES):
+            logger.error("%s: %s failed, too: %s", stream, counted(count, "further slice"), cause)
+        if rest := sum(others.values()) - sum(count for _, count in others.most_common(_CAUSES)):
+            logger.error("%s: %s failed for other reasons", stream, counted(rest, "further slice"))
+
+
+_IN_FULL = 5
+_CAUSES = 5
+_URL = re.compile(r"\w+://\S+")

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from cdk.base.errors import FatalError
-from cdk.base.logs import FirstWarning, logger
+from cdk.base.logs import FirstWarning, SliceErrors
 from cdk.base.process.interruption import Interrupted
 from cdk.base.values import Record
 from cdk.engine.executors import Executor, serial
@@ -42,7 +42,8 @@ def read(
     reader = _reader(stream, state, full_refresh=full_refresh)
     failures: list[FatalError] = []
     warnings, restart_warning = PageWarnings(resumed=bool(state.positions)), FirstWarning()
-    pages = partial(_pages, StreamCopies(stream), failures)
+    errors = SliceErrors()
+    pages = partial(_pages, StreamCopies(stream), failures, errors)
     try:
         # A reader without a next slice may plan further ones once the slices being read have ended.
         while (first := reader.next()) is not None:
@@ -56,11 +57,13 @@ def read(
                     if due() and (checkpoint := reader.get_checkpoint()) is not None:
                         yield checkpoint
     except (Exception, Interrupted):
+        errors.end(stream.name)
         if (checkpoint := reader.get_checkpoint()) is not None:
             yield checkpoint
         raise
     if (checkpoint := reader.get_checkpoint()) is not None:
         yield checkpoint
+    errors.end(stream.name)
     if failures:
         raise failures[0]
     warnings.end()
@@ -73,12 +76,12 @@ def _reader(stream: Stream, state: StreamState, *, full_refresh: bool) -> Checkp
     return reader
 
 
-def _pages(copies: StreamCopies, failures: list[FatalError], slice: Slice) -> Iterator[ReadPage]:
+def _pages(copies: StreamCopies, failures: list[FatalError], errors: SliceErrors, slice: Slice) -> Iterator[ReadPage]:
     with copies.lent() as stream:
         try:
             yield from read_slice(stream, slice)
         except FatalError as error:
             # If the slice is the whole stream, the error that `read` raises says the same.
             if slice.partition or slice.window is not None:
-                logger.error("%s %s: %s", stream.name, slice, error.message)
+                errors.add(stream.name, slice, error.message)
             failures.append(error)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import CdkError, StateError, TransientError
-from cdk.base.logs import FirstWarning, logger, warn, warnings_in
+from cdk.base.logs import FirstWarning, SliceErrors, logger, warn, warnings_in
 from cdk.base.process.interruption import Interrupted
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.admin.locate import OpenTables
@@ -141,6 +141,7 @@ class StreamSync:
         if self.attempt > 1:
             self.stream.begins_anew(self.attempt)
         self.saved = self._commits.begin(saved, resumed=resumed)
+        self._slice_errors = SliceErrors()
         self._warnings = PageWarnings(resumed=bool(self.saved.state))
         single = self._commits.source.single_slice
         # compares_first: slices read and committed before the comparison would add rows that the table already has.
@@ -263,13 +264,14 @@ class StreamSync:
             )
         if failure is not None and failure.final and self.active:
             # The remaining slices are read first; the stream fails at its end.
-            logger.error("%s %s: %s", self.stream.name, slice, failure.message)
+            self._slice_errors.add(self.stream.name, slice, failure.message)
         elif failure is not None:
             self.fail(failure)
 
     def fail(self, failure: Failure) -> None:
         """Stop reading this stream with a failure; what is covered is still committed."""
         if self.report.failure is None:
+            self._slice_errors.end(self.stream.name)
             if failure is not self._schedule.final_failure:
                 logger.error("%s: %s", self.stream.name, failure.message)
             self.report = replace(self.report, status=Status.FAILED, failure=failure)
