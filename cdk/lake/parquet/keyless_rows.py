@@ -21,6 +21,7 @@ from cdk.lake.arrow.coerce import coerce_value
 from cdk.lake.arrow.columns import ADDITIONAL, DELETED_AT, EXTRACTED_AT, GENERATION, META, RAW_ID, ROW_SOURCE, field_of
 from cdk.lake.arrow.conversions import NOT_A_NUMBER, CoercionError, conversion
 from cdk.lake.arrow.json_text import from_json_text, shown, valid
+from cdk.lake.arrow.type_promotion import writable
 
 ReadRows: TypeAlias = Callable[[Sequence[str] | None, pa.Array], pa.Table]
 """Returns columns (None: all columns of the table) of the rows of a file for which a mask is true."""
@@ -183,7 +184,10 @@ def _contents(column: pa.Array) -> list[str | None]:
 
 
 def _without_column(additional: str | None, kinds: Mapping[str, pa.DataType]) -> dict[str, str]:
-    """Return the fields of a row's `_airbyte_additional`, each as its column would hold it, if there is one by now."""
+    """Return the fields of a row's `_airbyte_additional`, each as its column would hold it, if there is one by now.
+
+    A column of a type that the kit does not write, such as binary, never receives the value.
+    """
     try:
         fields = None if additional is None else from_json_text(additional)
     except ValueError:  # something else wrote the row
@@ -194,7 +198,8 @@ def _without_column(additional: str | None, kinds: Mapping[str, pa.DataType]) ->
     for name, value in fields.items():
         field = valid(name)
         if value is not None:
-            contents |= _in_column(field, value, kinds[field]) if field in kinds else {field: _spelled(value)}
+            has_column = field in kinds and writable(kinds[field])
+            contents |= _in_column(field, value, kinds[field]) if has_column else {field: _spelled(value)}
     return contents
 
 

@@ -125,3 +125,17 @@ def test_what_others_have_put_where_fields_without_a_column_are_counts_as_it_is(
     one, same, other = (Table(columns, [{ADDITIONAL: text}]).apart for text in ("no JSON", "no JSON", "[1]"))
 
     assert one == same != other
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.binary(), pa.decimal128(10, 2), pa.map_(pa.string(), pa.int64()), pa.list_(pa.binary())], ids=str
+)
+@pytest.mark.parametrize("value", [7, 10**24, "x", {"b": [1]}, [1]])
+def test_a_field_keeps_its_value_beside_a_column_that_another_program_gave_a_type_of_its_own(
+    value: Json, kind: pa.DataType
+) -> None:
+    rows = [{ADDITIONAL: json.dumps({"a b": each})} for each in (value, value, "other")]
+
+    one, same, other = Table([KEY, column_of("a b", kind)], rows).apart
+
+    assert one == same == Table([KEY], rows[:1]).apart[0] != other
