@@ -165,7 +165,7 @@ def _captured(argv: list[str], source: ManifestSource, folder: Path) -> tuple[in
 
 
 def _look(code: int, lines: list[str], told: str, *, secret: bool) -> None:
-    messages = [json.loads(line) for line in lines]
+    messages = [json.loads(line, parse_int=str) for line in lines]
     errors = [m["trace"]["error"] for m in messages if m["type"] == "TRACE" and m["trace"]["type"] == "ERROR"]
     for error in errors:
         # The class of the error stands behind the last frame.
