@@ -86,7 +86,7 @@ def test_half_a_character_is_read_as_the_standard_library_does(
         assert from_json(text.decode()) == json.loads(text)
 
 
-@pytest.mark.parametrize("wrong", ["NaN", "1e999", "9" * 5000, "[" * 5000 + "]" * 5000, "", "1,", "\t\x00"])
+@pytest.mark.parametrize("wrong", ["NaN", "1e999", "9" * 5000, "[" * 100_000 + "]" * 100_000, "", "1,", "\t\x00"])
 def test_half_a_character_hides_nothing_else_that_is_no_json(wrong: str) -> None:
     with pytest.raises(json.JSONDecodeError) as refused:
         from_json(f'["\\ud83d",{wrong}]'.encode())
@@ -109,7 +109,7 @@ def test_the_text_is_compact_and_keeps_types_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [object(), {1: 2}, b"x", "\ud800", [2**64, b"x"], [2**64, float("nan")], nested(5000)]
+    "value", [object(), {1: 2}, b"x", "\ud800", [2**64, b"x"], [2**64, float("nan")], nested(100_000)]
 )
 def test_what_json_cannot_hold_is_refused(value: object) -> None:
     with pytest.raises(TypeError):
