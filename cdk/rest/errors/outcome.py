@@ -31,12 +31,12 @@ class SplitWindow(PagingSignal):
     """The window is too large for the API: request its halves."""
 
 
-class Refused(ConfigError, FatalError):
+class ConfigRejected(ConfigError, FatalError):
     """The API rejects a request, and the error handler declares that the config is the reason."""
 
 
 _KINDS: Mapping[FailureType, type[CdkError]] = {
-    "config_error": Refused,
+    "config_error": ConfigRejected,
     "transient_error": TransientError,
     "system_error": FatalError,
 }

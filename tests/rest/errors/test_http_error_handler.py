@@ -14,7 +14,7 @@ from cdk.base.errors import (
 )
 from cdk.rest import IGNORE, SUCCESS, Action, HttpErrorHandler, Response, RetryPolicy, Verdict, fail, retry
 from cdk.rest.errors.http_error_handler import HandlerChain, OutcomeHandler, Rule
-from cdk.rest.errors.outcome import Outcome, PagingSignal, ReducePageSize, Refused, ResetPagination, SplitWindow
+from cdk.rest.errors.outcome import ConfigRejected, Outcome, PagingSignal, ReducePageSize, ResetPagination, SplitWindow
 from cdk.rest.errors.status_errors import RetriesFailed, Unauthorized
 from tests.rest.api import response
 
@@ -58,7 +58,7 @@ def test_a_request_is_tried_as_often_as_said(retries: int) -> None:
     [
         (404, Outcome(Action.FAIL), NotFound, "answered 404"),
         (404, Outcome(Action.FAIL, "no such shop"), NotFound, "^no such shop$"),
-        (404, Outcome(Action.FAIL, "pay", "config_error"), Refused, "^pay$"),
+        (404, Outcome(Action.FAIL, "pay", "config_error"), ConfigRejected, "^pay$"),
         (404, Outcome(Action.FAIL, "", "transient_error"), TransientError, "answered 404"),
         (401, Outcome(Action.FAIL, "renew", "config_error"), Unauthorized, "^renew$"),
         (500, Outcome(Action.FAIL, "down", "system_error"), FatalError, "^down$"),

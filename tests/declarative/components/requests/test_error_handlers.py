@@ -8,7 +8,7 @@ from cdk.declarative.components import register
 from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.declarative.model.plug_points import AnyErrorHandler
 from cdk.rest import Action, ErrorHandler, HttpClient, Request, Response
-from cdk.rest.errors.outcome import Refused, SplitWindow
+from cdk.rest.errors.outcome import ConfigRejected, SplitWindow
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import Time, response
 
@@ -114,7 +114,12 @@ def test_an_answer_that_did_not_come_is_no_filters_business() -> None:
 
 @pytest.mark.parametrize(
     ("failure_type", "kind"),
-    [(None, NotFound), ("config_error", Refused), ("system_error", NotFound), ("transient_error", TransientError)],
+    [
+        (None, NotFound),
+        ("config_error", ConfigRejected),
+        ("system_error", NotFound),
+        ("transient_error", TransientError),
+    ],
 )
 def test_a_failure_is_of_the_kind_and_says_the_words_of_its_filter(failure_type: Any, kind: type[CdkError]) -> None:
     message = "Shop {{ response.code }} ({{ headers['X-Kind'] }}) is gone"
