@@ -106,10 +106,12 @@ class SliceErrors:
 
     def end(self, stream: str) -> None:
         """Log the number of the errors that were not logged in full, by cause."""
-        others, self._others = self._others, Counter()
-        for cause, count in others.most_common(_CAUSES):
+        with self._lock:
+            others, self._others = self._others, Counter()
+        causes = others.most_common()
+        for cause, count in causes[:_CAUSES]:
             logger.error("%s: %s failed, too: %s", stream, counted(count, "further slice"), cause)
-        if rest := sum(others.values()) - sum(count for _, count in others.most_common(_CAUSES)):
+        if rest := sum(count for _, count in causes[_CAUSES:]):
             logger.error("%s: %s failed for other reasons", stream, counted(rest, "further slice"))
 
 

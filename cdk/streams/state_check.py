@@ -64,12 +64,14 @@ def check_partitions(stream: Stream, state: StreamState, replaced: StreamState) 
 
     It has other fields, or a value of another type.
     """
-    known = {_shape(partition) for partition in replaced.positions if partition}
+    known: dict[object, Partition] = {}
+    for partition in filter(None, replaced.positions):
+        known.setdefault(_shape(partition), partition)
     for partition in filter(None, state.positions):
         if stream.partitioned is False:
             expected = "a state without partitions, as the stream has none"
-        elif known and _shape(partition) not in known:
-            like = next(filter(None, replaced.positions)).key
+        elif known and _shape(partition) not in known and not any(_alike(partition, one) for one in known.values()):
+            like = next(iter(known.values())).key
             expected = (
                 f"a partition like {like}, with the same fields and types, as in the state that it replaces; if the "
                 "source now names its partitions differently, run `spark-cdk state reset` before"
@@ -84,6 +86,13 @@ def _shape(value: FieldValue | Partition) -> object:
     if isinstance(value, Mapping):
         return frozenset((name, _shape(part)) for name, part in value.items())
     return json_kind(value)
+
+
+def _alike(one: FieldValue | Partition, other: FieldValue | Partition) -> bool:
+    """Whether two partitions have the same fields, with values of the same types or null."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_alike(one[name], other[name]) for name in one)
+    return one is None or other is None or json_kind(one) == json_kind(other)
 
 
 def _cursors(stream: Stream, state: StreamState) -> Iterator[tuple[str, Record]]:

@@ -148,7 +148,16 @@ def test_a_partition_unlike_those_of_the_table_is_refused(blob: Json) -> None:
         check_partitions(ShopOrders(), of(blob), of(shops("a", "b")))
 
 
-@pytest.mark.parametrize(("blob", "replaced"), [(shops("c"), shops("a")), (shops(1), None), ({}, shops("a"))])
+@pytest.mark.parametrize(
+    ("blob", "replaced"),
+    [
+        (shops("c"), shops("a")),
+        (shops(None), shops("a")),
+        (shops("a"), shops(None)),
+        (shops(1), None),
+        ({}, shops("a")),
+    ],
+)
 def test_a_partition_may_be_new(blob: Json, replaced: Json) -> None:
     check_partitions(ShopOrders(), of(blob), of(replaced))
 

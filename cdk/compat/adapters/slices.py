@@ -67,6 +67,8 @@ class CustomRouterAdapter(Router):
 class CustomRetrieverAdapter:
     """Adapts a custom retriever. Interrupted slices are read again from their start: only it knows its pages."""
 
+    token_key = None
+
     def __init__(
         self, custom: CustomObject, router: Router | None, parts: StreamParts, fields: tuple[str, str]
     ) -> None:

@@ -319,6 +319,10 @@ class SliceReader(Retriever, Protocol):
 
     router: Router | None
 
+    @property
+    def token_key(self) -> str | None:
+        """The key in a saved position for the token of the next page; None if a position can do without it."""
+
 
 class AnyRetriever(Component, type=None, default="SimpleRetriever", custom="CustomRetriever"):
     """Reads the records of a slice."""

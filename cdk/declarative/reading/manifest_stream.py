@@ -13,8 +13,6 @@ from cdk.base.values import JsonObject, JsonSchema, JsonValue, as_object
 from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.model.plug_points import Incremental, SliceReader
-from cdk.declarative.reading.page_reader import TOKEN, PageReader
-from cdk.declarative.reading.recovering_reader import RecoveringReader
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.state.position import Checkpoint, Edge, Position
 from cdk.state.slice import WHOLE, Partition, Slice
@@ -92,12 +90,9 @@ class ManifestStream(DeclaredStream):
         return self._clock()
 
     def check_token(self, token: Token) -> None:
-        if (
-            isinstance(self.reader, RecoveringReader)
-            and isinstance(self.reader.inner, PageReader)
-            and TOKEN not in token
-        ):
-            raise BadState(f"state of {self.name}", dict(token), f"a page token under {TOKEN!r}", stream=self.name)
+        key = self.reader.token_key
+        if key is not None and key not in token:
+            raise BadState(f"state of {self.name}", dict(token), f"a page token under {key!r}", stream=self.name)
 
     def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
         return [WHOLE] if self.reader.router is None else self._locating_errors(self.reader.router.partitions(parents))

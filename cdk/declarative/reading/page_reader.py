@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from typing import ClassVar
 
 from cdk.base.errors import CdkError, DecodeError, NotFound, stale_page_token
 from cdk.base.values import JsonObject, JsonValue, Record, to_json
@@ -57,6 +58,9 @@ class _PageQuery:
 @dataclass(slots=True, kw_only=True)
 class PageReader:
     """Reads slices page by page. Slices share nothing but the client."""
+
+    token_key: ClassVar[str | None] = TOKEN
+    """As `SliceReader.token_key`."""
 
     ctx: BuildContext
     router: Router | None

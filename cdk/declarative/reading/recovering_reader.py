@@ -50,6 +50,7 @@ class RecoveringReader:
         self, inner: SliceReader, incremental: Incremental | None, *, reset: Reset, split: Split | None
     ) -> None:
         self.router: Router | None = inner.router
+        self.token_key = inner.token_key
         self.inner, self._reset, self._split = inner, reset, split
         # Reading the cursor value of each record costs as much as keeping records as text saves.
         self._incremental = incremental if reset.action == "SPLIT_USING_CURSOR" else None

@@ -99,11 +99,10 @@ class Conversion:
 
 @cache
 def conversion(kind: pa.DataType) -> Conversion:
-    """Return the conversion to a scalar type; for a type that only other programs' tables have, one value at a time."""
+    """Return the conversion to a scalar type; for the other signed integers, which only other programs' tables have."""
     if (known := _CONVERSIONS.get(kind)) is not None:
         return known
-    value = next((value for is_kind, value in _FAMILIES if is_kind(kind)), partial(_integer, bits=kind.bit_width))
-    return Conversion(kind, value)
+    return Conversion(kind, partial(_integer, bits=kind.bit_width))
 
 
 def list_array(
@@ -285,8 +284,3 @@ _CONVERSIONS: Mapping[pa.DataType, Conversion] = {
         Conversion(pa.null(), _null, _of(), NoneType),
     )
 }
-_FAMILIES: Sequence[tuple[Callable[[pa.DataType], bool], Callable[[object], object]]] = (
-    (pa.types.is_date, _date),
-    (pa.types.is_decimal, _big_integer),
-    (pa.types.is_floating, _floating),
-)

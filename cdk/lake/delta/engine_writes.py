@@ -110,7 +110,8 @@ def _stale_rows(schema: pa.Schema, generation: int) -> str:
     unmarked = f"{mark} IS NULL"
     if pa.types.is_string(kind):
         listed = ", ".join(f"'{text}'" for text in NOT_DELETED)
-        unmarked += f" OR lower(trim({mark})) IN ({listed})"
+        # `trim` would remove only blanks, `\\s` is all white space of Unicode, as in `deletion_mask`.
+        unmarked += rf" OR lower(regexp_replace({mark}, '^\s+|\s+$', '', 'g')) IN ({listed})"
     elif pa.types.is_boolean(kind):
         unmarked += f" OR NOT {mark}"
     elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):

@@ -33,7 +33,7 @@ from cdk.state.stored_positions import PartitionEntries, apart, put_back
 StateFile: TypeAlias = dict[str, Any]
 """The content of a state file, or an object in it. `Any`: unexpected content raises BadState where it is used."""
 
-_FORMAT = "spark-cdk/3"
+_FORMAT = "spark-cdk/4"
 _REMEDY = (
     "restore the file, take an earlier state with `spark-cdk state rollback`, or have the stream read from its start "
     "with `spark-cdk state reset`"

@@ -94,6 +94,7 @@ class StreamSync:
         self._commits = StreamCommit(plan, self._writing, check, followed, removal)
         self._warn_of_mismatch = FirstWarning()
         self._warned: list[str] = []
+        self._slice_errors = SliceErrors()
         self.attempt = 0
         """Number of times that reading was started. Slices and results of one attempt are invalid in the next."""
         resumed = self._begin(resumed=resumed)
@@ -141,7 +142,6 @@ class StreamSync:
         if self.attempt > 1:
             self.stream.begins_anew(self.attempt)
         self.saved = self._commits.begin(saved, resumed=resumed)
-        self._slice_errors = SliceErrors()
         self._warnings = PageWarnings(resumed=bool(self.saved.state))
         single = self._commits.source.single_slice
         # compares_first: slices read and committed before the comparison would add rows that the table already has.
@@ -283,6 +283,7 @@ class StreamSync:
 
     def _end_early(self) -> None:
         """Stop reading this stream. If this sync had completed it before and has read nothing new since, it is done."""
+        self._slice_errors.end(self.stream.name)
         if self._completed is not None and not any(
             (self.report.pages, self.report.completed_slices, self.report.commits)
         ):

@@ -34,12 +34,12 @@ from tests.spark.users_table import blobs, opened, saved, wrote
     [
         (None, StateError, "this file is missing; restore it, or move the table away"),
         (b"", BadState, "expected the JSON an earlier run wrote"),
-        (b'{"format": "spark-cdk/3"', BadState, "expected the JSON an earlier run wrote; restore the file, take"),
-        (b"[]", BadState, 'expected a state of the format "spark-cdk/3"'),
-        (b'{"format": "spark-cdk/99"}', BadState, 'expected a state of the format "spark-cdk/3"'),
-        (b'{"format": "spark-cdk/3"}', BadState, "expected the fields an earlier run wrote"),
+        (b'{"format": "spark-cdk/4"', BadState, "expected the JSON an earlier run wrote; restore the file, take"),
+        (b"[]", BadState, 'expected a state of the format "spark-cdk/4"'),
+        (b'{"format": "spark-cdk/99"}', BadState, 'expected a state of the format "spark-cdk/4"'),
+        (b'{"format": "spark-cdk/4"}', BadState, "expected the fields an earlier run wrote"),
         (
-            b'{"format": "spark-cdk/3", "stream": "users", "pending": [], "history": [], "what": 1}',
+            b'{"format": "spark-cdk/4", "stream": "users", "pending": [], "history": [], "what": 1}',
             BadState,
             "expected the fields an earlier run wrote",
         ),

@@ -80,7 +80,7 @@ def test_deleting_leaves_what_was_flagged_before(table: Table) -> None:
 @pytest.mark.parametrize(
     ("kind", "unset", "flags"),
     [
-        (pa.string(), [None, "", " ", "false", "NULL", "0"], ["2024-05-12T12:00:00Z", "x"]),
+        (pa.string(), [None, "", " ", "\t", "\u00a0false\n", "NULL", "0"], ["2024-05-12T12:00:00Z", "x"]),
         (pa.bool_(), [None, False], [True]),
         (pa.int64(), [None, 0], [1715515200]),
         (pa.float64(), [None, 0.0, -0.0], [0.5]),

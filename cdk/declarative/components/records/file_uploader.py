@@ -92,6 +92,7 @@ class _Reader:
     def __init__(self, upload: Callable[[_Record, Names], None], ctx: BuildContext, inner: SliceReader) -> None:
         self._upload, self._window, self._inner = upload, ctx.window, inner
         self.router: Router | None = inner.router
+        self.token_key = inner.token_key
 
     def read(self, slice: Slice) -> Iterator[Item]:
         """Yield each page once all of its files are there."""

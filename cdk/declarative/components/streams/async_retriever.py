@@ -189,6 +189,8 @@ class AsyncRetriever(AnyRetriever):
 class _Reader:
     """The SliceReader of an AsyncRetriever."""
 
+    token_key = None
+
     def __init__(self, router: Router | None, jobs: JobReader) -> None:
         self.router, self._jobs = router, jobs
 
