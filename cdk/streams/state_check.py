@@ -70,7 +70,7 @@ def check_partitions(stream: Stream, state: StreamState, replaced: StreamState) 
     for partition in filter(None, state.positions):
         if stream.partitioned is False:
             expected = "a state without partitions, as the stream has none"
-        elif known and _shape(partition) not in known and not any(_alike(partition, one) for one in known.values()):
+        elif known and _shape(partition) not in known and not any(_alike(partition, other) for other in known.values()):
             like = next(iter(known.values())).key
             expected = (
                 f"a partition like {like}, with the same fields and types, as in the state that it replaces; if the "
@@ -88,11 +88,11 @@ def _shape(value: FieldValue | Partition) -> object:
     return json_kind(value)
 
 
-def _alike(one: FieldValue | Partition, other: FieldValue | Partition) -> bool:
+def _alike(value: FieldValue | Partition, other: FieldValue | Partition) -> bool:
     """Whether two partitions have the same fields, with values of the same types or null."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_alike(one[name], other[name]) for name in one)
-    return one is None or other is None or json_kind(one) == json_kind(other)
+    if isinstance(value, Mapping) and isinstance(other, Mapping):
+        return value.keys() == other.keys() and all(_alike(value[name], other[name]) for name in value)
+    return value is None or other is None or json_kind(value) == json_kind(other)
 
 
 def _cursors(stream: Stream, state: StreamState) -> Iterator[tuple[str, Record]]:

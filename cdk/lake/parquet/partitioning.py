@@ -5,7 +5,7 @@ as strings: Delta, "Partition Value Serialization". The kit also writes the colu
 read the files alone miss nothing; other writers leave them out, and `with_partition_values` adds them back.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TypeAlias
@@ -59,6 +59,18 @@ def check_same(actual: Sequence[str], expected: Sequence[str], where: str, path:
         "to read the stream from its start",
         path=path,
     )
+
+
+def check_fillable(names: Sequence[str], schema: pa.Schema, columns: Collection[str], stream: str, path: str) -> None:
+    """Raise ConfigError when the kit does not write one of the partition columns. columns: those that it writes."""
+    for name in names:
+        if name not in columns:
+            raise ConfigError(
+                f"the table is partitioned by {name!r}, which is {schema.field(name).type} there, a type that the kit "
+                "does not write. Sync into another path, or move the table away",
+                path=path,
+                stream=stream,
+            )
 
 
 def text_of(value: object) -> str | None:

@@ -32,7 +32,7 @@ from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Guard, Use
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.dedup import CursorColumn, Identity
-from cdk.lake.parquet.partitioning import check_columns
+from cdk.lake.parquet.partitioning import check_columns, check_fillable
 from cdk.lake.storage.table_log import BrokenLog
 from cdk.streams.order import NaturalOrder
 from cdk.sync.loop.resume import is_refreshed
@@ -255,6 +255,9 @@ def planned_columns(
                 path=where,
                 stream=name,
             )
+    check_fillable(
+        table.partition_by, table.schema, {column_name(field) or field for field in new.columns}, name, where
+    )
     return new
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, Field
+from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from cdk import CountCursor, Cursor, DatetimeCursor, Item, Json, Page, PagedStream, Partition, Slice, Stream
@@ -473,6 +473,23 @@ def test_a_partition_column_keeps_its_type(tmp_path: Path, modes: Mapping[str, A
     assert shelves(tmp_path) == {1: [1]}
 
     ok(tmp_path, Things([on(2, 7)], shelf=TEXT), partition_by="shelf", schema="discard", **modes)
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(10, 2), pa.float32(), pa.binary()])
+def test_a_partition_column_that_the_kit_does_not_write_is_refused_before_a_request(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
+    columns = pa.table({"id": pa.array([], pa.int64()), "shelf": pa.array([], kind)})
+    write_deltalake(tmp_path / "things", columns, partition_by=["shelf"])
+
+    report = sync(tmp_path, Things([on(1, 1)], **SHELF), partition_by="shelf", schema="discard")
+
+    assert report.failure is not None
+    assert report.failure.failure_type == "config_error"
+    assert (
+        f"partitioned by 'shelf', which is {kind} there, a type that the kit does not write" in report.failure.message
+    )
+    assert report.pages == 0
 
 
 @pytest.mark.parametrize(
