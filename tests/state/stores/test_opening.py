@@ -1,6 +1,7 @@
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -44,14 +45,16 @@ def test_the_kinds_of_stores_by_their_settings(tmp_path: Path) -> None:
     assert isinstance(open_store(local(tmp_path)), LocalStore)
     assert isinstance(open_store({"type": "memory"}), MemoryStore)
     assert isinstance(open_store({"type": "memory", "config": {}}), MemoryStore)
-    assert isinstance(open_store({"type": "sql", "config": {"url": f"sqlite:///{tmp_path}/a.db"}}), SqlStore)
+    with closing(open_store({"type": "sql", "config": {"url": f"sqlite:///{tmp_path}/a.db"}})) as store:
+        assert isinstance(store, SqlStore)
 
 
 def test_the_kinds_of_stores_by_their_urls(tmp_path: Path) -> None:
     for url in (str(tmp_path / "a"), f"file://{tmp_path}/a", f"file:{tmp_path}/a"):
         assert open_store(url).address_of(KEY, 1) == f"{tmp_path}/a/default/shop/log/000000000001.json"
     assert isinstance(open_store("memory:"), MemoryStore)
-    assert isinstance(open_store(f"sqlite:///{tmp_path}/a.db"), SqlStore)
+    with closing(open_store(f"sqlite:///{tmp_path}/a.db")) as store:
+        assert isinstance(store, SqlStore)
     assert isinstance(open_store("postgresql://user@host/db", writes=False), SqlStore)
     assert (
         open_store("s3://bucket/folder", writes=False).address_of(KEY, 1).startswith("s3://bucket/folder/default/shop")
