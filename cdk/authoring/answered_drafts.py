@@ -77,7 +77,7 @@ def _answered(
         alone = replace(draft, streams=[stream])
         detection = detect_pages(_source(alone, runtime), draft.config.values, stream.name, once=not reads)
     except NoRecords as error:
-        detection = Detection((), [error.body], {}, (), ())
+        detection = Detection((), [error.body], {}, (), (), decoder=error.decoder)
     except DecodeError as error:
         raise ConfigError(
             f"{error.message}; have the command request JSON, such as with -H 'Accept: application/json', or draft it "
@@ -86,7 +86,7 @@ def _answered(
     best = None if detection.best is None else detection.best.paginator
     (stream,) = draft_of_curl(command, beside=beside, pages={} if best is None else {stream.name: best}).streams
     retriever = {**as_object(stream.component["retriever"]), "record_selector": record_selector(detection.path)}
-    component: JsonObject = {**stream.component, "retriever": retriever}
+    component: JsonObject = {**stream.component, "retriever": present({**retriever, "decoder": detection.decoder})}
     paged = replace(draft, streams=[replace(stream, component=component)])
     records: Sequence[Record] = [dict(as_object(each)) for each in detection.records]
     if reads:
@@ -141,6 +141,10 @@ def _key(names: Sequence[str], properties: Mapping[str, JsonValue], records: Seq
 
 def _page_guesses(name: str, detection: Detection) -> Iterator[Guess]:
     where, check, best = " > ".join(detection.path), _PREVIEW.format(name), detection.best
+    if detection.decoder is not None:
+        inner = as_object(detection.decoder.get("decoder"))
+        kinds = " with ".join(str(each["type"]) for each in (detection.decoder, inner) if each)
+        yield Guess(f"decoder: {kinds}", "the first response is read by it", check)
     if detection.exchanges:
         what = f"at `{where}`" if where else "the elements of the body"
         others = "".join(f", and {count:,} objects at {other}" for other, count in detection.others.items())

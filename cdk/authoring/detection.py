@@ -1,5 +1,6 @@
 """Detection: finds a stream's records and pagination in live responses, by trying out guesses."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, takewhile
@@ -16,7 +17,7 @@ from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string
 from cdk.base.wording import did_you_mean
 from cdk.declarative.source import ManifestSource
 from cdk.protocol import error_text
-from cdk.rest import Response
+from cdk.rest import GzipFile, JsonDocument, Jsonl, Response
 from cdk.rest.http.json_path import path
 from cdk.rest.http.messages import query_of
 from cdk.rest.pagination.page_signs import full_page_doubt, unread_total, unused_next_page
@@ -30,17 +31,22 @@ _NEXT_FIELDS = 6
 """The most parameters that are tried together with a field that names the next page."""
 _DEEPEST = 4
 _PARAMETERS = ("request_parameters", "request_body_json", "request_body_data")
+_JSON_LINES = re.compile(r"nd-?json|json-?l")
+_GZIP = b"\x1f\x8b"
 _NOT_TRIED = (
     "the names in request and response; it was not tried: requests other than GET may write, so they are sent only once"
 )
 
 
 class NoRecords(ConfigError):
-    """Raised when a response has no list that may hold records; its `body` may be a single record."""
+    """Raised when a response has no list that may hold records; its `body` may be a single record.
 
-    def __init__(self, message: str, body: JsonValue) -> None:
+    decoder: as in `Detection`.
+    """
+
+    def __init__(self, message: str, body: JsonValue, decoder: JsonObject | None) -> None:
         super().__init__(message)
-        self.body = body
+        self.body, self.decoder = body, decoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,8 @@ class Detection:
     """The findings in the first response of a stream. path: of its records. exchanges: everything that was sent.
 
     records: those of the first response. others: other lists that may be meant, with their number of objects.
-    doubt: what suggests that the response does not have all records; empty if nothing does.
+    doubt: what suggests that the response does not have all records; empty if nothing does. decoder: the component that
+    reads the body; None for a JSON document.
     """
 
     path: Sequence[str]
@@ -81,6 +88,7 @@ class Detection:
     trials: Sequence[Trial]
     exchanges: Sequence[Exchange]
     doubt: str = ""
+    decoder: JsonObject | None = None
 
     @property
     def best(self) -> Trial | None:
@@ -107,14 +115,18 @@ def detect_pages(
     """
     trials = _Trials(source, config, name)
     first = trials.read({}, ())[0]
-    if first.error is not None:
+    if first.error is not None and not isinstance(first.error, DecodeError):
         raise first.error
-    body = _body(first)
+    body, decoder = _decoded(first)
+    if first.error is not None and decoder is None:
+        raise first.error
+    trials.decoder = decoder
     assert first.answer is not None
     request = first.answer.request
     lists = record_lists(body, urlsplit(request.full_url).path)
     if not lists:
-        raise NoRecords(f"{name}: the response is {json_kind(body)} without a list of objects, expected records", body)
+        words = f"{name}: the response is {json_kind(body)} without a list of objects, expected records"
+        raise NoRecords(words, body, decoder)
     where, *others = lists
     records = lists[where]
     if problem := problem_of(records):
@@ -127,10 +139,10 @@ def detect_pages(
             break
     further = {_shown(path): len(lists[path]) for path in others if not problem_of(lists[path])}
     outcome = first.answer.outcome
-    assert isinstance(outcome, Response)  # since `_body` could read it
+    assert isinstance(outcome, Response)  # since it could be decoded
     count = len(records)
     doubt = unused_next_page(outcome) or unread_total(outcome, count) or full_page_doubt(outcome, count)
-    return Detection(where, records, further, tried, trials.exchanges, doubt)
+    return Detection(where, records, further, tried, trials.exchanges, doubt, decoder)
 
 
 def _shown(path: Sequence[str]) -> str:
@@ -138,7 +150,7 @@ def _shown(path: Sequence[str]) -> str:
 
 
 class _Trials:
-    """Reads the first pages of a stream with other paginators than the manifest's."""
+    """Reads the first pages of a stream with other paginators than the manifest's. decoder: None for JSON documents."""
 
     def __init__(self, source: ManifestSource, config: Mapping[str, JsonValue], name: str) -> None:
         self._source, self._config, self._name = source, config, name
@@ -149,6 +161,7 @@ class _Trials:
             names = did_you_mean(name, [as_string(each.get("name")) for each in streams])
             raise ConfigError(f"the list `streams` of the manifest has no {name!r} with a SimpleRetriever{names}")
         self.exchanges: list[Exchange] = []
+        self.decoder: JsonObject | None = None
 
     def own(self) -> Iterator[tuple[PaginatorGuess, bool]]:
         """Yield the manifest's own paginator, if any, in the form in which `_guesses` yields others."""
@@ -157,8 +170,9 @@ class _Trials:
 
     def read(self, changes: Mapping[str, JsonValue], where: Sequence[str]) -> list[PreviewPage]:
         """Read the first two pages of the first slice with parts of the retriever changed, such as its paginator."""
-        retriever = {key: part for key, part in self._retriever.items() if key != "paginator"}
-        retriever |= {"record_selector": record_selector(where), **changes}
+        retriever = {key: part for key, part in self._retriever.items() if key not in {"paginator", "decoder"}}
+        retriever |= {"record_selector": record_selector(where), **({"decoder": self.decoder} if self.decoder else {})}
+        retriever |= changes
         streams: list[JsonValue] = [
             {**each, "retriever": retriever} if each.get("name") == self._name else each
             for each in map(as_object, as_list(self._manifest.get("streams")))
@@ -232,7 +246,7 @@ def _verdict(
     """
     if (error := pages[-1].error) is not None:
         return False, error_text(error)
-    first = as_list(path(*where)(_body(pages[0])))
+    first = _records_at(where, pages[0])
     if not first or (records and not _ids(records, records) & _ids(first, records)):
         what = "has other records than the unchanged request: it would miss those" if first else "is empty"
         return False, f"its first page {what}"
@@ -240,7 +254,7 @@ def _verdict(
         note = pages[0].note
         return None, f"the first response has no next page{f': {note.why}' if note is not None and note.why else ''}"
     known = set(map(canonical, first))
-    second = as_list(path(*where)(_body(pages[1])))
+    second = _records_at(where, pages[1])
     if not second:
         return None, "the next page is empty"
     if again := sum(canonical(record) in known for record in second):
@@ -329,13 +343,32 @@ def _leaves(
         yield keys, value
 
 
-def _body(page: PreviewPage) -> JsonValue:
-    """Return the JSON of a page's response. Raises ConfigError: when it has none."""
+def _records_at(where: Sequence[str], page: PreviewPage) -> Sequence[JsonValue]:
+    """Return the records of a page, those of the stream if the body is no longer there because it was streamed."""
     outcome = None if page.answer is None else page.answer.outcome
+    streamed = isinstance(outcome, Response) and outcome.is_stream
+    return [dict(each) for each in page.records] if streamed else as_list(path(*where)(_decoded(page)[0]))
+
+
+def _decoded(page: PreviewPage) -> tuple[JsonValue, JsonObject | None]:
+    """Return the body of a page as JSON, and the decoder that a manifest needs for it; None for a JSON document.
+
+    Raises ConfigError: when the page has no body. DecodeError: when the body is neither JSON nor lines of JSON.
+    """
+    response = None if page.answer is None else page.answer.outcome
+    if not isinstance(response, Response) or response.is_stream:
+        raise ConfigError("the stream's first page has no response that can be examined")
+    packed = response.body.startswith(_GZIP)
+    body: JsonValue
     try:
-        if isinstance(outcome, Response) and not outcome.is_stream:
-            body: JsonValue = outcome.json()
-            return body
-    except DecodeError:
-        pass
-    raise ConfigError("the stream's first page is not a JSON response, and only JSON can be examined")
+        body, inner = GzipFile(JsonDocument(lenient=True)).decode(response), "JsonDecoder"
+        if isinstance(body, Mapping) and _JSON_LINES.search(response.headers.get("content-type", "")):
+            body, inner = [body], "JsonlDecoder"
+    except DecodeError as error:
+        try:
+            body, inner = GzipFile(Jsonl()).decode(response), "JsonlDecoder"
+        except DecodeError:
+            raise error from None
+    if packed:
+        return body, {"type": "GzipDecoder", "decoder": {"type": inner}}
+    return body, None if inner == "JsonDecoder" else {"type": inner}

@@ -1,5 +1,8 @@
 """Drafts of curl commands whose requests are sent, against mock APIs: what the responses show, and how that reads."""
 
+import gzip
+import subprocess
+import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -453,3 +456,42 @@ def test_a_request_that_fails_or_has_no_json_drafts_nothing(answer: dict[str, An
 
     with pytest.raises(CdkError, match=error):
         draft_of_answers("curl https://api.test/things", transport=api)
+
+
+JSON_LINES = b"".join(orjson.dumps(row) + b"\n" for row in ROWS[:5])
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "decoder", "path"),
+    [
+        (JSON_LINES, "application/x-ndjson", {"type": "JsonlDecoder"}, []),
+        (JSON_LINES.splitlines()[0], "application/jsonl; charset=utf-8", {"type": "JsonlDecoder"}, []),
+        (JSON_LINES, "application/json", {"type": "JsonlDecoder"}, []),
+        (gzip.compress(JSON_LINES), "", {"type": "GzipDecoder", "decoder": {"type": "JsonlDecoder"}}, []),
+        (
+            gzip.compress(orjson.dumps({"rows": ROWS[:5]})),
+            "application/gzip",
+            {"type": "GzipDecoder", "decoder": {"type": "JsonDecoder"}},
+            ["rows"],
+        ),
+    ],
+)
+def test_lines_of_json_and_gzip_files_get_their_decoder(
+    tmp_path: Path, body: bytes, kind: str, decoder: dict[str, Any], path: list[str]
+) -> None:
+    def answer(request: Request) -> Response:
+        page = body if "page=1" in request.full_url or "page" not in request.full_url else b""
+        return Response(200, Headers({"Content-Type": kind}), page, request.full_url, request)
+
+    api = MockApi()
+    api.get("/rows").answers(answer)
+    draft = draft_of_answers("curl https://api.test/rows", transport=api)
+
+    retriever = stream_of(draft)["retriever"]
+    assert (retriever["decoder"], retriever["record_selector"]["extractor"]["field_path"]) == (decoder, path)
+    assert any(guess.what.startswith("decoder: ") for guess in draft.streams[0].guesses)
+    new_connector("shop", "yaml", tmp_path, draft)
+    run = read(tmp_path / "manifest.yaml", transport=api)
+    assert run.error is None
+    assert len(run.records) == (1 if body.startswith(b"{") and b"\n" not in body else 5)
+    subprocess.run([sys.executable, "-m", "pytest", "-q", tmp_path], check=True, capture_output=True)
