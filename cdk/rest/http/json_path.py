@@ -60,13 +60,23 @@ def records_at(value: JsonValue, where: Sequence[str], source: object) -> Sequen
 
 
 def absence(body: JsonValue, where: Sequence[str], parent: str = "the body") -> str:
-    """Describe where a path in an object ends early, with the fields that exist there; empty if it does not.
+    """Describe where a path ends early, with the fields that exist there; empty if it does not.
 
-    Also empty if the path reaches a list, a wildcard, or an empty or null value, whose fields are unknown.
+    Also empty if the path reaches an empty or null value, whose fields are unknown, or exists in one of the elements
+    that `*` matches.
     """
-    for name in where:
-        if type(body) is not dict or not body or name == ANY:
+    for at, name in enumerate(where):
+        if not body:
             return ""
+        if name == ANY and isinstance(body, dict | list):
+            elements, rest = list(body.values()) if isinstance(body, dict) else body, where[at + 1 :]
+            why = absence(elements[0], rest, f"an element of {parent}")
+            return why if why and all(absence(each, rest) for each in elements) else ""
+        if type(body) is list and name.isdecimal():
+            body, parent = _element(body, name), f"element {name} of {parent}"
+            continue
+        if type(body) is not dict:
+            return f"no {name!r} in {parent}, which is {json_kind(body)}"
         if name not in body:
             return _missing(name, parent, tuple(islice(body, _SHOWN)))
         body, parent = body[name], repr(name)

@@ -287,8 +287,7 @@ class Response:
 
     def absence(self, *names: str) -> str:
         """Describe where a path of a JSON body ends early, see `json_path.absence`. Raises as `value_at`."""
-        body = self._body_with(names)
-        return f"no {names[0]!r} in the body, which is a list" if type(body) is list else absence(body, names)
+        return absence(self._body_with(names), names)
 
     @property
     def bytes_without_records(self) -> bytes:

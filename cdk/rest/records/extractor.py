@@ -113,7 +113,9 @@ class FieldExtractor(Extractor):
         """Describe where the path ends early in a body without records; empty if it does not, or if that is unknown."""
         if self.decoder.streams:
             return ""
-        return absence(self.decoder.decode(response), self.where)
+        body = self.decoder.decode(response)
+        each = [ANY] if type(body) is list and self.where[:1] != (ANY,) else []
+        return absence(body, [*each, *self.where])
 
     def values(self, response: Response) -> Iterator[list[JsonValue]]:
         if not self.decoder.streams:

@@ -60,3 +60,16 @@ def test_where_a_path_ends_is_said_with_what_may_be_meant(where: tuple[str, ...]
 
     assert why.endswith(hint)
     assert bool(why) == bool(hint)
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        (("list", "0", "b"), "no 'b' in element 0 of 'list', whose fields are 'a'"),
+        (("list", "*", "b"), "no 'b' in an element of 'list', whose fields are 'a'"),
+        (("list", "*", "c"), ""),
+        (("*", "*", "b"), "no 'b' in an element of an element of the body, whose fields are 'a'"),
+    ],
+)
+def test_a_path_that_ends_in_all_elements_of_a_list_ends(where: tuple[str, ...], why: str) -> None:
+    assert absence({"list": [{"a": 1}, {"a": 2, "c": 3}]}, where) == why

@@ -75,6 +75,10 @@ def test_what_is_no_object_is_an_error(data: Any) -> None:
         ({"item": []}, ""),
         ({}, ""),
         ([], ""),
+        ({"item": [{"data": []}]}, "no 'data' in 'item', which is a list"),
+        ({"item": "none"}, "no 'data' in 'item', which is a string"),
+        ([{"items": []}], "no 'item' in an element of the body, whose fields are 'items' (is it 'items'?)"),
+        ([{"items": []}, {"item": {"data": []}}], ""),
     ],
 )
 def test_where_a_path_comes_to_an_end_is_named_with_the_fields_that_are_there(body: Any, said: str) -> None:
