@@ -7,8 +7,17 @@ from pathlib import Path
 
 from cdk.authoring.candidates import cursor_candidates, key_candidates
 from cdk.authoring.detection import Detection, NoRecords, detect_pages
-from cdk.authoring.drafts.curl import draft_of_curl
-from cdk.authoring.drafts.draft import Draft, Guess, StreamDraft, examples_of, present, record_selector
+from cdk.authoring.drafts.auth import Login, session_login
+from cdk.authoring.drafts.curl import draft_of_curl, login_of_curl
+from cdk.authoring.drafts.draft import (
+    Draft,
+    Guess,
+    StreamDraft,
+    examples_of,
+    present,
+    record_selector,
+    stream_component,
+)
 from cdk.authoring.drafts.keys import IDS, primary_key
 from cdk.authoring.drafts.manifest_text import manifest_text
 from cdk.authoring.drafts.names import plain, resource
@@ -16,7 +25,8 @@ from cdk.base.errors import ConfigError, DecodeError
 from cdk.base.records.inferred import inferred_schema
 from cdk.base.run import one_run
 from cdk.base.secret_masking import Secrets, secret_values
-from cdk.base.values import JsonObject, JsonValue, Record, as_object, canonical, kinds_of
+from cdk.base.secret_names import looks_secret
+from cdk.base.values import JsonObject, JsonValue, Record, as_object, canonical, kinds_of, walk
 from cdk.base.yaml_file import YamlFile
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
@@ -58,20 +68,56 @@ def draft_of_answers(
         learn(value)
     runtime, secrets = Runtime() if transport is None else Runtime(transport), Secrets(values, shortest=_SHORTEST)
     known, streams = dict(beside or {}), dict[str, StreamDraft]()
+    if (login := login_of_curl(*commands)) is not None:
+        login = _answered_login(draft, login, runtime)
+        draft = draft_of_curl(*commands, beside=beside, pages={}, login=login)
     for command in dict.fromkeys(commands):
-        stream = _answered(draft, command, known, runtime, secrets)
-        known[stream.name], streams[stream.name] = stream.component, stream
+        if login_of_curl(command) is None:
+            stream = _answered(draft, command, known, runtime, secrets, login=login)
+            known[stream.name], streams[stream.name] = stream.component, stream
     return replace(draft, streams=list(streams.values()))
 
 
+def _answered_login(draft: Draft, login: Login, runtime: Runtime) -> Login:
+    """Return the login with the place and the life of the token in its response, after sending it once.
+
+    Raises ConfigError: when the response has no token.
+    """
+    requester = dict(as_object(as_object(login.requester["authenticator"])["login_requester"]))
+    alone = replace(draft, streams=[StreamDraft("login", stream_component("login", requester))])
+    try:
+        detect_pages(_source(alone, runtime), draft.config.values, "login", once=True)
+        body: JsonValue = None
+    except NoRecords as error:
+        body = error.body
+    fields = dict(walk(body))
+    texts = [keys for keys, value in fields.items() if isinstance(value, str) and looks_secret(str(keys[-1]))]
+    if not texts:
+        raise ConfigError(
+            f"found no token in the response to {requester['http_method']} {requester['path']}, expected a field such "
+            "as `access_token`; draft without that command, and write an authenticator"
+        )
+    # A response may also have a refresh token.
+    _, first = min(("refresh" in str(keys[-1]).lower(), number) for number, keys in enumerate(texts))
+    path = [*map(str, texts[first])]
+    seconds = next((value for keys, value in fields.items() if keys[-1:] == ("expires_in",)), None)
+    return session_login(requester, path, *([f"PT{seconds}S"] if isinstance(seconds, int) else []))
+
+
 def _answered(
-    draft: Draft, command: str, beside: Mapping[str, JsonValue], runtime: Runtime, secrets: Secrets
+    draft: Draft,
+    command: str,
+    beside: Mapping[str, JsonValue],
+    runtime: Runtime,
+    secrets: Secrets,
+    *,
+    login: Login | None,
 ) -> StreamDraft:
     """Return the stream of one command of a draft, after sending the command.
 
-    secrets: must not appear in the stream.
+    secrets: must not appear in the stream. login: as for `draft_of_curl`.
     """
-    (stream,) = draft_of_curl(command, beside=beside, pages={}).streams
+    (stream,) = draft_of_curl(command, beside=beside, pages={}, login=login).streams
     reads = as_object(as_object(stream.component["retriever"])["requester"])["http_method"] == "GET"
     try:
         alone = replace(draft, streams=[stream])
@@ -84,7 +130,8 @@ def _answered(
             "without sending it"
         ) from error
     best = None if detection.best is None else detection.best.paginator
-    (stream,) = draft_of_curl(command, beside=beside, pages={} if best is None else {stream.name: best}).streams
+    pages = {} if best is None else {stream.name: best}
+    (stream,) = draft_of_curl(command, beside=beside, pages=pages, login=login).streams
     retriever = {**as_object(stream.component["retriever"]), "record_selector": record_selector(detection.path)}
     component: JsonObject = {**stream.component, "retriever": present({**retriever, "decoder": detection.decoder})}
     paged = replace(draft, streams=[replace(stream, component=component)])

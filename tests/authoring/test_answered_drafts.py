@@ -495,3 +495,47 @@ def test_lines_of_json_and_gzip_files_get_their_decoder(
     assert run.error is None
     assert len(run.records) == (1 if body.startswith(b"{") and b"\n" not in body else 5)
     subprocess.run([sys.executable, "-m", "pytest", "-q", tmp_path], check=True, capture_output=True)
+
+
+TOKEN = "curl -X POST https://api.test/oauth/token -u app:s3cret-1234 -d grant_type=client_credentials"
+SESSION = """curl https://api.test/v1/login --json '{"user": "ann", "password": "s3cret-1234"}'"""
+ORDERS = "curl -H 'Authorization: Bearer pasted-token-12345678' https://api.test/v1/orders"
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "body", "found"),
+    [
+        (TOKEN, "/oauth/token", {"refresh_token": "no", "access_token": "t-1", "expires_in": 60}, ["access_token"]),
+        (SESSION, "/v1/login", {"session": {"token": "t-1"}}, ["session", "token"]),
+    ],
+)
+def test_a_command_that_requests_a_token_becomes_the_login_of_the_others(
+    tmp_path: Path, command: str, path: str, body: Any, found: list[str]
+) -> None:
+    api = Shop(token="t-1")
+    login = api.post(path).returns(json=body)
+    draft = draft_of_answers(command, ORDERS, transport=api)
+
+    stream = stream_of(draft)
+    authenticator = stream["retriever"]["requester"]["authenticator"]
+    assert (stream["name"], authenticator["type"]) == ("orders", "SessionTokenAuthenticator")
+    assert authenticator["session_token_path"] == found
+    assert authenticator["expiration_duration"] == ("PT60S" if "expires_in" in body else "PT1H")
+    assert "access_token" not in draft.config.properties
+    assert all("s3cret" not in text and "pasted" not in text for text in (manifest_text(draft), str(draft.guesses)))
+    new_connector("shop", "yaml", tmp_path, draft)
+    config = dict.fromkeys(draft.config.properties, "s3cret-1234")
+    run = read(tmp_path / "manifest.yaml", config=config, transport=api)
+    assert (run.error, len(run.records)) == (None, len(ROWS))
+    assert login.requests[-1].body
+    subprocess.run([sys.executable, "-m", "pytest", "-q", tmp_path], check=True, capture_output=True)
+
+
+def test_a_login_without_a_token_or_without_a_command_for_records_is_refused() -> None:
+    api = Shop()
+    api.post("/oauth/token").returns(json={"ok": True})
+
+    with pytest.raises(ConfigError, match=r"found no token in the response to POST /oauth/token, expected a field"):
+        draft_of_answers(TOKEN, ORDERS, transport=api)
+    with pytest.raises(ConfigError, match=r"requests a token, and no records: pass the command that reads records"):
+        draft_of_answers(TOKEN, transport=api)

@@ -122,6 +122,24 @@ def authenticator_of_header(authorization: str, config: ConfigFields) -> JsonObj
     return api_key(config, "Authorization", "header", prefix, authorization.removeprefix(prefix))
 
 
+def session_login(requester: JsonObject, token_path: Sequence[str], life: str = "PT1H") -> Login:
+    """Return the login by a token from the response to another request, renewed after `life` or when it is rejected."""
+    authenticator: JsonObject = {
+        "type": "SessionTokenAuthenticator",
+        "login_requester": requester,
+        "session_token_path": list(token_path),
+        "expiration_duration": life,
+        "request_authentication": {"type": "Bearer"},
+    }
+    answer: JsonValue = "a-token-of-the-tests"
+    for name in reversed(token_path):
+        answer = {name: answer}
+    path, method = as_string(requester["path"]), as_string(requester["http_method"])
+    what = f"`{'.'.join(token_path)}` in the response to {method} {path}, sent as `Bearer`, for {life}"
+    guess = Guess(f"log-in: {what}", "the command requests a token", _CHECK)
+    return Login({"authenticator": authenticator}, [guess], [Example(path, answer, method=method)])
+
+
 def _login_of(text: str) -> str | None:
     """Decode `user:password` from base64; None if the text is not that."""
     try:

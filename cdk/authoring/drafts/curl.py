@@ -5,18 +5,17 @@ cookies, parameters and fields with a secret's name, and values that look random
 """
 
 import re
-import shlex
-from argparse import SUPPRESS, ArgumentError, ArgumentParser, Namespace
+from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import count
-from typing import NoReturn
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 from uuid import UUID
 
-from cdk.authoring.drafts.auth import authenticator_of_header, basic, bearer
+from cdk.authoring.drafts.auth import Login, authenticator_of_header, basic, bearer, session_login
+from cdk.authoring.drafts.curl_command import curl_options
 from cdk.authoring.drafts.draft import (
     ConfigFields,
     Draft,
@@ -29,29 +28,12 @@ from cdk.authoring.drafts.draft import (
     stream_component,
 )
 from cdk.authoring.drafts.manifest_text import Read, has_marks, in_field, in_json, in_path, written
-from cdk.authoring.drafts.names import snake
+from cdk.authoring.drafts.names import snake, words
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, guess_paginator
 from cdk.base.errors import ConfigError
 from cdk.base.secret_names import looks_secret
 from cdk.base.values import JsonObject, JsonValue, as_object, as_string, from_json
 
-_DATA = ("-d", "--data", "--data-raw", "--data-binary", "--data-ascii", "--data-urlencode", "--json")
-_VALUES = {
-    "method": ("-X", "--request"),
-    "url": ("--url",),
-    "user": ("-u", "--user"),
-    "cookie": ("-b", "--cookie"),
-    "bearer": ("--oauth2-bearer",),
-    "agent": ("-A", "--user-agent", "-e", "--referer", "-o", "--output", "-m", "--max-time", "--connect-timeout"),
-    "others": ("--retry", "-w", "--write-out", "--cacert", "-x", "--proxy", "--resolve", "--limit-rate"),
-}
-# fmt: off
-_SWITCHES = (
-    "-s", "--silent", "-S", "--show-error", "-L", "--location", "-k", "--insecure", "-i", "--include", "-v",
-    "--verbose", "-f", "--fail", "-g", "--globoff", "--compressed", "--http1.1", "--http2", "-#", "--progress-bar",
-    "-N", "--no-buffer", "-4", "-6", "--basic", "--fail-with-body",
-)
-# fmt: on
 _OF_THE_BROWSER = re.compile(
     r"accept-(?:encoding|language|charset)|user-agent|sec-.*|origin|referer|dnt|connection|priority|cache-control"
     r"|pragma|te|host|content-.*|if-.*|upgrade-.*|x-requested-with",
@@ -64,133 +46,93 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d(?!\d)")
 _ACCEPTED = re.compile(r"(?!text/html|\*/\*)[\w.+*/;=, -]+")
 """Accept headers to keep: APIs select versions by them. Browsers, in contrast, accept pages and `*/*`."""
 
-_QUOTED = re.compile(r"""(?s)'[^']*'|"(?:[^"\\]|\\.)*"|\\.|\$'((?:[^'\\]|\\.)*)'""")
-_ESCAPE = re.compile(rb"(?s)\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|(.))")
-_ESCAPED = dict(zip(b"abefnrtv\\'\"?", b"\a\b\x1b\f\n\r\t\v\\'\"?", strict=True))
 _PREVIEW = "`spark-cdk preview {}` shows the response"
 _NO_PAGES = PaginatorGuess(None, None)
+_LOGINS = {"token", "tokens", "login", "signin", "auth", "authenticate", "oauth", "session", "sessions"}
+"""Words in the last segment of paths that return a token for credentials."""
 
 
 def draft_of_curl(
-    *commands: str, beside: Mapping[str, JsonValue] | None = None, pages: Mapping[str, PaginatorGuess] | None = None
+    *commands: str,
+    beside: Mapping[str, JsonValue] | None = None,
+    pages: Mapping[str, PaginatorGuess] | None = None,
+    login: Login | None = None,
 ) -> Draft:
     """Return the draft of streams that send the requests of the command lines.
 
+    A command that requests a token is the login of the others, unless these have credentials of another kind.
     beside: the existing streams, by name; a new stream whose name belongs to a different request gets another name.
     pages: paginators by stream name, for callers that examine responses (`cdk.authoring.answered_drafts`). Without it,
-    paginators are guessed, and unknown facts about the responses are listed as guesses, too.
+    paginators are guessed, and unknown facts about the responses are listed as guesses, too. login: replaces the one
+    that the commands suggest.
 
-    Raises ConfigError: when a command is not a curl command, or does what no stream can. The message has no values.
+    Raises ConfigError: when a command is not a curl command, does what no stream can, or all of them request tokens.
+    The message has no values.
     """
     known, config = dict(beside or {}), ConfigFields()
+    requests = [curl_options(command) for command in commands]
+    tokens = [request for request in map(_Request, requests) if request.asks_for_token]
+    login = login or login_of_curl(*commands) or Login({})
     streams: dict[str, StreamDraft] = {}
-    for command in commands:
-        stream, fields = _stream(_options(command), known, pages)
-        known[stream.name], streams[stream.name] = stream.component, stream
-        config.include(fields)
-    return Draft("a curl command", {}, list(streams.values()), config, adds=True)
-
-
-class _Parser(ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"the curl command cannot be parsed: {_without_values(message)}")
-
-
-def _without_values(message: str) -> str:
-    """Return a message of argparse without the values that it quotes, which may be secrets."""
-    return re.sub(r"(?s)['\"].*", "****", message)
-
-
-def _options(command: str) -> Namespace:
-    """Parse the options of a command line. Raises ConfigError: when it is not a curl command that is understood."""
-    try:
-        # A shell joins lines that end with a backslash; `$'...'` is a string with escapes, which browsers write.
-        lines = command.replace("\\\r\n", " ").replace("\\\n", " ")
-        words = shlex.split(_QUOTED.sub(lambda each: each[0] if each[1] is None else _unescaped(each[1]), lines))
-    except ValueError as error:
-        raise ConfigError(f"the curl command cannot be parsed: {error}") from None
-    if words[:1] != ["curl"]:
-        raise ConfigError('found a command that does not begin with curl, expected "curl https://..."')
-    parser = _Parser(add_help=False, allow_abbrev=False, exit_on_error=False, argument_default=SUPPRESS)
-    parser.add_argument("-H", "--header", dest="headers", action="append", default=[])
-    parser.add_argument("-G", "--get", dest="get", action="store_true", default=False)
-    for name in _DATA:
-        parser.add_argument(name, dest="data", action="append", default=[], type=_kind(name))
-    for dest, flags in _VALUES.items():
-        parser.add_argument(*flags, dest=dest, default=None)
-    parser.add_argument(*_SWITCHES, dest="switch", action="store_true")
-    parser.add_argument("urls", nargs="*", default=[])
-    try:
-        options, unknown = parser.parse_known_intermixed_args(words[1:])
-    except ArgumentError as error:
+    for options in requests:
+        if not _Request(options).asks_for_token:
+            stream, fields = _stream(options, known, pages, login)
+            known[stream.name], streams[stream.name] = stream.component, stream
+            config.include(fields)
+    if not streams:
         raise ConfigError(
-            f"the curl command cannot be parsed: {error.argument_name}: {_without_values(error.message)}"
-        ) from None
-    if unknown:
-        named = [
-            word.partition("=")[0] if word.startswith("--") else word[:2] for word in unknown if word.startswith("-")
-        ]
-        raise ConfigError(f"found the options {', '.join(named)} of curl, which no stream supports; remove them")
-    return options
+            "the curl command requests a token, and no records: pass the command that reads records, too, "
+            "by another --from-curl"
+        )
+    guesses = [*login.guesses]
+    for token in tokens:
+        config.include(token.config)
+        guesses += token.credentials_guesses()
+    return Draft("a curl command", {}, list(streams.values()), config, guesses, examples=login.examples, adds=True)
 
 
-def _unescaped(text: str) -> str:
-    """Return a `$'...'` string quoted without escapes. Raises ConfigError: when it has an escape unknown to a shell."""
-
-    def value(match: re.Match[bytes]) -> bytes:
-        byte, *points, other = match.groups()
-        if byte is not None:
-            return bytes([int(byte, 16)])
-        point = next((each for each in points if each is not None), None)
-        return bytes([_ESCAPED[ord(other)]]) if point is None else chr(int(point, 16)).encode()
-
-    try:
-        return shlex.quote(_ESCAPE.sub(value, text.encode()).decode())
-    except (KeyError, ValueError, OverflowError):
-        raise ConfigError(
-            "found an unknown escape in a $'...' of the curl command; write the character that it stands for"
-        ) from None
-
-
-def _kind(flag: str) -> Callable[[str], tuple[str, str]]:
-    """Return an argument type that pairs the data with the flag that passed it."""
-
-    def data(text: str) -> tuple[str, str]:
-        return flag, text
-
-    return data
+def login_of_curl(*commands: str) -> Login | None:
+    """Return the login by the first command that requests a token; None if none does. Raises as `draft_of_curl`."""
+    for request in map(_Request, map(curl_options, commands)):
+        if request.asks_for_token:
+            return session_login(request.requester, ["access_token" if "grant_type" in request.body else "token"])
+    return None
 
 
 def _stream(
-    options: Namespace, beside: Mapping[str, JsonValue], pages: Mapping[str, PaginatorGuess] | None
+    options: Namespace, beside: Mapping[str, JsonValue], pages: Mapping[str, PaginatorGuess] | None, login: Login
 ) -> tuple[StreamDraft, ConfigFields]:
     """Return the stream of a request, and its config. Raises ConfigError: when the command does what no stream can.
 
     pages: as for `draft_of_curl`.
     """
-    complete = _Request(options, _NO_PAGES)
-    name = next(each for each in _names(complete.path, complete.host) if _is_free(each, options, beside))
+    complete = _Request(options, login=login)
+    name = next(each for each in _names(complete.path, complete.host) if _is_free(each, options, beside, login))
     paginator = guess_paginator(complete.facts(name)) if pages is None else pages.get(name, _NO_PAGES)
-    request = _Request(options, paginator)
+    request = _Request(options, paginator, login)
     return request.stream(name, guesses_response=pages is None), request.config
 
 
-def _is_free(name: str, options: Namespace, beside: Mapping[str, JsonValue]) -> bool:
+def _is_free(name: str, options: Namespace, beside: Mapping[str, JsonValue], login: Login) -> bool:
     """Whether the name is unused, or its stream sends the same request."""
     retriever = as_object(as_object(beside.get(name)).get("retriever"))
     paginator = as_object(retriever.get("paginator"))
     parts = (as_object(paginator.get(key)) for key in ("page_token_option", "page_size_option"))
     # The command line may contain parameters that the paginator sends.
     paged = {as_string(option.get("field_name")) for option in parts}
-    own = _Request(options, replace(_NO_PAGES, handled=frozenset(paged))).requester
+    own = _Request(options, replace(_NO_PAGES, handled=frozenset(paged)), login).requester
     return name not in beside or own == retriever.get("requester")
 
 
 class _Request:
-    """A request as a stream sends it. pages: its paginator sends some parameters, which the requester then omits."""
+    """A request as a stream sends it. pages: its paginator sends some parameters, which the requester then omits.
 
-    def __init__(self, options: Namespace, pages: PaginatorGuess) -> None:
+    login: replaces a bearer token of the command.
+    """
+
+    def __init__(self, options: Namespace, pages: PaginatorGuess = _NO_PAGES, login: Login | None = None) -> None:
         self._options, self._pages, self.config = options, pages, ConfigFields()
+        self._session = {} if login is None else login.requester
         self._secrets: list[str] = []
         self._parameters: dict[str, Parameter] = {}
         url, data = self._url(), self._data()
@@ -212,6 +154,25 @@ class _Request:
             self.requester["request_headers"] = headers
         if data and not options.get:
             self.requester["request_body"] = self._body("&".join(data))
+
+    @property
+    def body(self) -> Mapping[str, JsonValue]:
+        """The fields of its JSON or its form; empty without any."""
+        return as_object(as_object(self.requester.get("request_body")).get("value"))
+
+    @property
+    def asks_for_token(self) -> bool:
+        """Whether it returns a token for credentials: because of a `grant_type`, or of its path and a secret in it."""
+        named = bool(self._secrets) and not _LOGINS.isdisjoint(words("".join(self.path[-1:])))
+        return self.requester["http_method"] == "POST" and ("grant_type" in self.body or (named and bool(self.body)))
+
+    def credentials_guesses(self) -> Sequence[Guess]:
+        """Return the guess that some values of the command are secrets."""
+        if not self._secrets:
+            return []
+        names = ", ".join(f"`{each}`" for each in self._secrets)
+        why = f"they may be secrets, so their values are written nowhere: put {names} into config.json"
+        return [Guess("credentials are config", why, "variables such as `${API_KEY}` there come from `.env`")]
 
     def facts(self, stream: str) -> PageFacts:
         """Return the known facts about its pagination."""
@@ -239,11 +200,7 @@ class _Request:
                 Guess("records: the body, or its elements", unknown, check),
                 Guess("no schema and no key", unknown, check),
             ]
-        if self._secrets:
-            names = ", ".join(f"`{each}`" for each in self._secrets)
-            why = f"they may be secrets, so their values are written nowhere: put {names} into config.json"
-            known.append(Guess("credentials are config", why, "variables such as `${API_KEY}` there come from `.env`"))
-        known += self._fixed_guesses()
+        known += [*self.credentials_guesses(), *self._fixed_guesses()]
         pages = self._pages
         path = re.sub(r"\{\{.*?\}\}", "*", str(self.requester["path"]))
         examples = examples_of(path, (), {"id": "1"}, pages.probe, str(self.requester["http_method"]))
@@ -292,6 +249,8 @@ class _Request:
         if self._options.user or url.username:
             of_url = f"{unquote(url.username or '')}:{unquote(url.password or '')}"
             self.requester["authenticator"] = basic(self.config, self._options.user or of_url)
+        elif self._session and (authorization or "bearer").lower().startswith("bearer"):
+            self.requester |= self._session
         elif self._options.bearer:
             self.requester["authenticator"] = bearer(self.config, self._options.bearer)
         elif authorization:
