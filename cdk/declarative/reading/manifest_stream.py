@@ -211,26 +211,26 @@ class _AirbyteStateReader(PassingReader):
         self._greatest: object = known.get(self._cursor.field)
         self._before = {} if self._greatest is not None else state.positions
         """The positions of a state without a common value; those of the partitions that are read count for it."""
-        self._unchanged: object = None
-        """The greatest value of partitions that were read without a new record."""
+        self._resumed: object = None
+        """The greatest value from which partitions of such a state were resumed."""
 
     def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
         super().observe(slice, position, edge)
         if not self._stream.partitioned:
             return
+        self._note_resumed(slice.partition)
         if edge is None or edge.value is None:
-            self._note_unchanged(slice.partition)
             return
         self._any_cursor_value = True
         if edge.value != self._greatest:
             known = [value for value in (self._greatest, edge.value) if value is not None]
             self._greatest = self._cursor.greatest(known)
 
-    def _note_unchanged(self, partition: Partition) -> None:
+    def _note_resumed(self, partition: Partition) -> None:
         position = self._before.get(partition)
         if position is not None and position.cursor is not None:
-            values = [self._unchanged, position.cursor.get(self._cursor.field)]
-            self._unchanged = self._cursor.greatest([value for value in values if value is not None])
+            values = [self._resumed, position.cursor.get(self._cursor.field)]
+            self._resumed = self._cursor.greatest([value for value in values if value is not None])
 
     def forget_missing(self, now: datetime, after: timedelta) -> int:
         # A partition that comes back would start from the shared cursor instead of its own start.
@@ -282,9 +282,7 @@ class _AirbyteStateReader(PassingReader):
             return replace(state, positions=positions, extra=extra, shares_cursor=True)
         if self._greatest is not None:
             # Records older than the cursor's start must not move the cursor before it.
-            values = (
-                [self._greatest, self._cursor.start, self._unchanged] if self._any_cursor_value else [self._greatest]
-            )
+            values = [self._greatest, self._cursor.start, self._resumed] if self._any_cursor_value else [self._greatest]
             known = [value for value in values if value is not None]
             extra["state"] = {self._cursor.field: self._cursor.greatest(known)}
         return replace(state, extra=extra)

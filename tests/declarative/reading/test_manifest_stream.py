@@ -464,8 +464,9 @@ def test_each_partition_goes_on_from_its_own_value() -> None:
     assert made.states[-1] == state
 
 
-def test_partitions_that_bring_nothing_new_count_for_a_common_value_that_a_state_lacks() -> None:
-    api = answering(lambda asked: dated("02") if asked["region"] == "us" else dated())
+@pytest.mark.parametrize("days", [(), ("02",)])
+def test_positions_of_partitions_count_for_a_common_value_that_a_state_lacks(days: Sequence[str]) -> None:
+    api = answering(lambda asked: dated("02") if asked["region"] == "us" else dated(*days))
     state = {"use_global_cursor": False, "states": [{"partition": {"region": "eu"}, "cursor": {"on": "2024-01-05"}}]}
 
     made = run(api, partition_router=LIST, stream={"incremental_sync": CURSOR}, state=at(state), runtime=still())
