@@ -336,6 +336,8 @@ class PartitionCheckpointReader(CheckpointReader):
 
     def _leave_shared_cursor(self) -> None:
         """Drop the cursor that all partitions share once each has its own."""
+        if self._follows and self._state.parents:
+            return  # only partitions of changed parents were listed
         if self._planned and not self._readers and WHOLE in self._positions and self._opened_keys - {WHOLE.key}:
             self._changed |= self._positions.move(WHOLE, None)
 

@@ -322,6 +322,17 @@ def test_only_children_of_parents_that_changed_are_read_again(shared: dict[str, 
     assert [query["pid"] for query in found] == ["8"]
 
 
+def test_children_that_no_read_has_listed_still_start_from_the_cursor_that_all_shared() -> None:
+    router, child = following()
+    known = {"projects": {"u": "2024-01-05"}}
+    state = {"use_global_cursor": True, "state": {"on": "2024-01-05"}, "parent_state": known}
+    first = run(api({"id": 8, "u": "2024-01-06"}), partition_router=router, stream=child, state=at(state))
+
+    found = asked(api({"id": 7, "u": "2024-01-07"}), router, stream=child, state=first.state_messages)
+
+    assert [query["since"] for query in found] == ["2024-01-04"]  # the second that the read took lies in the day before
+
+
 def test_a_parent_advances_only_when_its_children_are_read() -> None:
     router, child = following()
     made = api({"id": 7, "u": "2024-01-05"}, {"id": 8, "u": "2024-01-06"})
