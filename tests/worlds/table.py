@@ -58,6 +58,9 @@ def _is_noted(name: str, changed: Collection[str]) -> bool:
     return any(field == name or field.startswith((f"{name}.", f"{name}[")) for field in changed)
 
 
+_BITS = {"int8": 8, "int16": 16, "int32": 32}
+
+
 def key_of(record: Record, kind: Json) -> Json:
     """What tells a record apart by the key `id`: its id as a column of a type holds it, or as the source gave it.
 
@@ -68,12 +71,16 @@ def key_of(record: Record, kind: Json) -> Json:
         return f"row {record['n']}"
     if kind == "string":
         return id if isinstance(id, str) else json.dumps(id)
+    if kind is None:
+        return json.dumps(id)
     if type(id) is float and id.is_integer():
         id = int(id)
     if kind == "big_integer" and isinstance(id, str) and id.isdigit():
         id = int(id)
-    fits = type(id) is int and (id < 2**63 or kind == "big_integer")
-    return id if fits else f"given {id!r}"
+    if kind == "double" and type(id) in (int, float):
+        return id if float(id) == id else f"given {id!r}"
+    fits = type(id) is int and (kind == "big_integer" or id < 2 ** (_BITS.get(f"{kind}", 64) - 1))
+    return id if fits and kind != "date" else f"given {id!r}"
 
 
 def as_read(record: Record) -> Record:

@@ -73,12 +73,13 @@ class RecordBatchBuilder:
         room: int = 0,
         follows: Collection[str] = (),
         infers: bool = True,
+        compared: bool = False,
     ) -> None:
         """Make rows of `generation`. unique: a part of their ids, see RowIds.
 
         room: how many undeclared fields get columns; later ones are stored in `_airbyte_additional`. follows: fields
         whose columns, of types in INFERRED, are widened as their values need. infers: whether new columns get the type
-        of their values and are widened; otherwise they are strings.
+        of their values and are widened; otherwise they are strings. compared: see TypedJsonReader.
         """
         self.schema = table_schema(declared)
         self._traced, declared = ROW_SOURCE in declared, {n: kind for n, kind in declared.items() if n != ROW_SOURCE}
@@ -94,6 +95,7 @@ class RecordBatchBuilder:
         """A field that got no column, and the owner of the column with its name, see `column_owner`; None: no field."""
         # Undeclared fields with only null values so far: the type of their columns is not known yet.
         self._always_null: set[str] = set()
+        self._compared = compared
         self._typed_reader = self._new_typed_reader()
         self._added_count = 0
         self._generation, self._clock = generation, clock
@@ -234,7 +236,8 @@ class RecordBatchBuilder:
     def _new_typed_reader(self) -> TypedJsonReader:
         # A declared number is a double because the schema says so; an inferred one only as long as no digit is lost.
         exact = any(self._columns.get(name) == pa.float64() for name in self._follows)
-        return TypedJsonReader({**self._columns, **dict.fromkeys(sorted(self._always_null), pa.null())}, exact=exact)
+        columns = {**self._columns, **dict.fromkeys(sorted(self._always_null), pa.null())}
+        return TypedJsonReader(columns, exact=exact, compared=self._compared)
 
     def _additional(
         self, records: Sequence[Record], undeclared_rows: Sequence[int], changes: dict[int, list[Change]]

@@ -2,7 +2,7 @@
 
 msgspec parses the fields that have columns, each as its column's one type: any other value (1.0 or true for an integer,
 a number for a string) or any other field is an error, and then the page is decoded. Both ways produce the same columns,
-except that JSON text keeps the source's spelling here.
+except that JSON text keeps the source's spelling here, unless the rows are compared with others.
 
 Arrow's own JSON reader took one and a half times as long, as it has to infer the types.
 """
@@ -16,12 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import astuple
 
-from cdk.base.records.exact_json import has_written_numbers
+from cdk.base.records.exact_json import exact_json, has_written_numbers
 from cdk.base.records.raw_json_lines import JsonLines, is_plain, json_lines
 from cdk.base.records.typed_json_lines import RecordType
 from cdk.base.values import FieldValue, Record
 from cdk.lake.arrow.columns import JSON_TEXT, ColumnType
 from cdk.lake.arrow.conversions import NeedsCoercion, conversion, list_array
+from cdk.lake.arrow.json_text import json_text
 
 _NULL = msgspec.Raw(b"null")
 _PIECE = 2**20
@@ -34,9 +35,12 @@ class TypedJsonReader:
     It parses nothing if a column has a type without direct parsing, such as decimal.
     """
 
-    def __init__(self, columns: Mapping[str, ColumnType], *, exact: bool = False) -> None:
-        """exact: decode pages with a number that a double would round instead of parsing them here."""
-        self._columns = dict(columns)
+    def __init__(self, columns: Mapping[str, ColumnType], *, exact: bool = False, compared: bool = False) -> None:
+        """exact: decode pages with a number that a double would round instead of parsing them here.
+
+        compared: spell JSON text as `json_text` does, so that equal values are equal however their pages are read.
+        """
+        self._columns, self._compared = dict(columns), compared
         supported = columns and all(map(_is_supported, columns, columns.values()))
         self._record_type = RecordType(_object_of(columns), exact=exact) if supported else None
 
@@ -65,7 +69,9 @@ class TypedJsonReader:
         ):
             arrays = None
         record_type.note_page(fits=arrays is not None)
-        return arrays
+        if arrays is None or not self._compared:
+            return arrays
+        return {n: _respelled(array) if self._columns[n] is JSON_TEXT else array for n, array in arrays.items()}
 
     def _arrays(self, records: JsonLines, record_type: RecordType) -> Mapping[str, pa.Array] | None:
         if (objects := records.pop_objects(record_type)) is not None:
@@ -159,3 +165,13 @@ def _texts(values: Sequence[msgspec.Raw]) -> pa.Array:
     if pc.any(nothing).as_py():
         texts = pc.if_else(nothing, None, texts)
     return texts.view(pa.string())
+
+
+def _respelled(texts: pa.Array) -> pa.Array:
+    """Return JSON text as `json_text` spells it."""
+    listed = ",".join("null" if text is None else text for text in texts.to_pylist())
+    body = f"[{listed}]"
+    items = exact_json(body.encode())
+    if json_text(items) == body:
+        return texts
+    return pa.array([None if item is None else json_text(item) for item in items], pa.string())

@@ -118,6 +118,7 @@ class TableWriting:
             follows,
             self._may_widen,
             self.bounded,
+            bool(self.keys),
             by,
         )
 

@@ -43,6 +43,8 @@ class WriteTarget:
     """Whether undeclared fields get columns of their own."""
     bounded: tuple[str, ...] = ()
     """Columns whose bounds are written to the table's log."""
+    compared: bool = False
+    """Whether rows are merged, and compared by their keys or, without a key, by all their values."""
     partition_by: tuple[str, ...] = ()
     """The table's partition columns."""
     to_end: bool = False

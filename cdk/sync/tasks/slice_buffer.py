@@ -31,7 +31,12 @@ class TaskWriter:
     def __init__(self, target: WriteTarget, limits: Limits = DEFAULT_LIMITS) -> None:
         self._target, self.limits = target, limits
         self._rows = RecordBatchBuilder(
-            target.columns, generation=target.generation, room=target.room, follows=target.follows, infers=target.infers
+            target.columns,
+            generation=target.generation,
+            room=target.room,
+            follows=target.follows,
+            infers=target.infers,
+            compared=target.compared,
         )
         self._texts: list[tuple[SliceResult, _Text]] = []
         self._gathered = 0
