@@ -27,7 +27,7 @@ from cdk.lake.arrow.columns import (
     without_column,
 )
 from cdk.lake.arrow.schema_evolution import Policy, SchemaChange, plan_schema
-from cdk.lake.arrow.type_promotion import keeps_spelling
+from cdk.lake.arrow.type_promotion import keeps_spelling, writable
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Guard, Use
 from cdk.lake.delta.table_state import TableState
@@ -324,14 +324,18 @@ def identity(plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnT
             raise ConfigError(f"{where}: {'.'.join(path)} lies inside another field; a primary key consists of columns")
         name = column_name(path[0]) or path[0]
         if name not in schema.names:
+            if path[0] in declared_columns(plan):
+                raise ConfigError(
+                    f"{where}: the table has no column {name!r}, and the schema policy {plan.policy} adds none; choose "
+                    "evolve, or sync into another path"
+                )
             raise ConfigError(
                 f"{where}: the stream's schema does not declare {path[0]!r}; add it there (`discover --infer` shows "
                 "the types of the first records, and with `--schemas FOLDER` writes them to files)"
             )
-        if pa.types.is_nested(schema.field(name).type):
-            raise ConfigError(
-                f"{where}: {path[0]!r} is {schema.field(name).type}; expected a string, a number or a timestamp"
-            )
+        kind = schema.field(name).type
+        if pa.types.is_nested(kind) or not writable(kind):
+            raise ConfigError(f"{where}: {path[0]!r} is {kind}; expected a string, an integer, a double or a timestamp")
         keys.append(name)
         fields.append(path[0])
     return Identity(tuple(keys), _cursor(plan, schema, declared), plan.hard_deletes, tuple(fields))

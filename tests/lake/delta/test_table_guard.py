@@ -269,7 +269,7 @@ def test_tables_says_what_the_next_sync_cannot_do(tmp_path: Path, filled: Filled
     ("options", "expected"),
     [
         ({**DEDUP, "primary_key": "idd"}, "does not declare 'idd'"),
-        ({**DEDUP, "primary_key": "tags"}, "expected a string, a number or a timestamp"),
+        ({**DEDUP, "primary_key": "tags"}, "expected a string, an integer, a double or a timestamp"),
         ({"partition_by": "nope"}, "nope"),
         ({"partition_by": ["n", "n"]}, "is listed twice"),
     ],

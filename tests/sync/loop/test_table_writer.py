@@ -383,7 +383,7 @@ def test_many_small_files_become_few_when_a_sync_is_done(tmp_path: Path, mode: s
     ("key", "said"),
     [
         ("missing", "does not declare 'missing'"),
-        ("tags", "expected a string, a number or a timestamp"),
+        ("tags", "expected a string, an integer, a double or a timestamp"),
         (["id", "nope"], "does not declare 'nope'"),
     ],
 )
@@ -393,6 +393,15 @@ def test_a_key_that_cannot_be_one_is_refused(tmp_path: Path, key: Any, said: str
 
     assert report.failure is not None
     assert said in report.failure.message
+
+
+def test_a_key_whose_column_the_policy_does_not_add_is_refused(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "things", pa.table({"n": [1]}))
+
+    report = sync(tmp_path, Things([of(1)]), write_mode="append_dedup", schema="discard")
+
+    assert report.failure is not None
+    assert "the table has no column 'id', and the schema policy discard adds none" in report.failure.message
 
 
 SHELF = {"shelf": INT}
