@@ -83,7 +83,8 @@ class ForeignRun(Run):
     def key_of(self, record: Record) -> Json:
         (kind,) = [field.type for field in DeltaTable(self.path).schema().fields if field.name == "id"]
         name = str(getattr(kind, "type", kind))
-        return key_of(record, None if not self.world.own["id"] else OF_IDS.get(name, name))
+        is_json = name == "string" and not self.world.own["id"]
+        return key_of(record, None if is_json else OF_IDS.get(name, name))
 
     def check(self) -> None:
         super().check()

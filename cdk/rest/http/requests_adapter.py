@@ -45,6 +45,9 @@ _MAX_WHOLE_BODY: Mapping[str | None, int] = {None: 2**24, "gzip": 2**16, "deflat
 _OK, _PARTIAL, _REDIRECT = 200, 206, 300
 _BYTES = re.compile(r"bytes 0-(?P<last>\d{1,18})/(?P<size>\d{1,18})")
 
+_ENDED = re.compile(r"\w+/(?:[^;\s]+\+)?(?:json|xml)\s*(?:;|$)", re.IGNORECASE)
+"""Content types of bodies that cannot be parsed without their end."""
+
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]*")
 _CLEAN_URL = re.compile(r"(?:[A-Za-z0-9._~:/?&=+,@;$!*'()\-]++|%(?:2[0-9A-CF]|3[A-F]|40|[89A-F][0-9A-F]))+")
 """URLs that `requote_uri` would return unchanged: characters that need no escape, and escapes of those that do."""
@@ -244,19 +247,26 @@ def _headers(raw: requests.Response) -> Headers:
 def _check_end(request: Request, raw: requests.Response) -> None:
     """Check that a body is complete.
 
-    Raises Timeout: when a compressed body is truncated, which urllib3 does not report. Raises DecodeError: when the
-    status says that it is a part of the body, although the request had no range.
+    Raises Timeout: when a compressed body is truncated, or other bytes follow it, which urllib3 does not report. Raises
+    DecodeError: when the status says that it is a part of the body, although the request had no range.
     """
-    packed = getattr(getattr(raw.raw, "_decoder", None), "_obj", None)
+    decoder = getattr(raw.raw, "_decoder", None)
+    packed = [getattr(each, "_obj", None) for each in getattr(decoder, "_decoders", [decoder])]
     # An empty body may be labelled as compressed, too. `tell` does not count a chunked body, so it cannot detect this.
-    if packed is not None and not getattr(packed, "eof", True) and getattr(raw.raw, "_has_decoded_content", False):
-        raise Timeout(f"{request}: the connection failed (the compressed body is truncated)")
-    # Units other than bytes are used for pagination: PostgREST counts rows.
-    part = _BYTES.fullmatch(raw.headers.get("content-range", "")) if raw.status_code == _PARTIAL else None
-    if part is not None and int(part["last"]) + 1 < int(part["size"]) and "range" not in Headers(request.headers):
+    if not all(getattr(each, "eof", True) for each in packed) and getattr(raw.raw, "_has_decoded_content", False):
+        raise Timeout(f"{request}: the connection failed (the compressed body is truncated, or other bytes follow it)")
+    if raw.status_code != _PARTIAL or "range" in Headers(request.headers):
+        return
+    described = raw.headers.get("content-range", "")
+    part = _BYTES.fullmatch(described)
+    # Units other than bytes are used for pagination: PostgREST counts rows. Lines of text, such as CSV, may look whole
+    # without their end.
+    is_ended = _ENDED.match(raw.headers.get("content-type", "")) is not None and not request.stream
+    is_part = described.startswith("bytes") if described else not is_ended
+    if is_part and (part is None or int(part["last"]) + 1 < int(part["size"])):
         raise DecodeError(
-            f"{request} answered {_PARTIAL} with bytes up to {part['last']} of {part['size']}, although all were "
-            "requested: a server or a proxy truncates long responses; request smaller pages"
+            f"{request} answered {_PARTIAL} with a part of the body ({described or 'no Content-Range'}), although all "
+            "of it was requested: a server or a proxy truncates long responses; request smaller pages"
         )
 
 
