@@ -219,7 +219,7 @@ def query_of(url: str) -> list[tuple[str, str]]:
     return parse_qsl(urlsplit(url).query, keep_blank_values=True)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(slots=True, repr=False)
 class Response:
     """The response to a request.
 
@@ -261,7 +261,7 @@ class Response:
                 decoded = (exact_json(self.body),)
             except orjson.JSONDecodeError as error:
                 self._not_json(error)
-            object.__setattr__(self, "_decoded", decoded)
+            self._decoded = decoded
         return decoded[0]
 
     def undecoded_records(self, where: tuple[str, ...], record_type: RecordType | None = None) -> JsonLines | None:
@@ -275,7 +275,7 @@ class Response:
         if parts is None:
             return None
         lines, rest = parts
-        object.__setattr__(self, "_rest", (where, rest))
+        self._rest = (where, rest)
         return lines
 
     def value_at(self, *names: str) -> Any:  # noqa: ANN401 - as `json`

@@ -27,24 +27,22 @@ class StreamedResponse(Response):
 
     __slots__ = ("_joined", "_max_bytes", "_pieces")
 
-    _max_bytes: int
-    _pieces: Pieces | None
-    _joined: bytes | None
-
     def __init__(
         self, status: int, headers: Headers, pieces: Pieces, url: str, request: Request, *, max_bytes: int = MAX_BYTES
     ) -> None:
-        # The base class is frozen, and `body` is a property here, so its `__init__` cannot be used.
-        fields = {"status": status, "headers": headers, "url": url, "request": request, "_decoded": None}
-        for name, value in {**fields, "_pieces": pieces, "_joined": None, "_max_bytes": max_bytes}.items():
-            object.__setattr__(self, name, value)
+        # Not the `__init__` of the base class, which sets `body`, a property here.
+        self.status, self.headers, self.url, self.request = status, headers, url, request
+        self._decoded = self._rest = None
+        self._pieces: Pieces | None = pieces
+        self._joined: bytes | None = None
+        self._max_bytes = max_bytes
 
     @property
     def is_stream(self) -> bool:
         return True
 
     @property
-    def body(self) -> bytes:
+    def body(self) -> bytes:  # type: ignore[override] # read-only here
         """The whole body, read on first use."""
         body = self._joined
         if body is None:
@@ -53,9 +51,9 @@ class StreamedResponse(Response):
                     body = joined(pieces, self._max_bytes, self.request)
                 except CdkError as error:
                     # A later access, for example by an error message, raises the same error again.
-                    object.__setattr__(self, "_pieces", _missing(error))
+                    self._pieces = _missing(error)
                     raise
-            object.__setattr__(self, "_joined", body)
+            self._joined = body
         return body
 
     def chunks(self) -> Generator[bytes, None, None]:
@@ -77,7 +75,7 @@ class StreamedResponse(Response):
         pieces = self._pieces
         if pieces is None:
             raise BugError(f"{self.request}: the body of this response was already read, and is not retained")
-        object.__setattr__(self, "_pieces", None)
+        self._pieces = None
         return pieces
 
     def __eq__(self, other: object) -> bool:

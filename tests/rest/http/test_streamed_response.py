@@ -11,9 +11,8 @@ import pytest
 
 from cdk import DecodeError, Timeout
 from cdk.base.errors import BugError
-from cdk.rest import CachedTransport, Headers, HttpClient, Request, RequestsTransport
+from cdk.rest import CachedTransport, Headers, HttpClient, Jsonl, Request, RequestsTransport
 from cdk.rest.http.streamed_response import StreamedResponse
-from cdk.rest.records.decoders import Jsonl
 from cdk.rest.records.extractor import FieldExtractor
 from cdk.testing import MockApi
 from tests.local_server import QuietHandler, answering
@@ -146,6 +145,13 @@ def test_the_body_of_a_stream_may_be_looked_at_first() -> None:
     assert streamed.json() == {"id": 1}
     assert streamed.text == '{"id": 1}'
     assert list(streamed.chunks()) == [b'{"id": 1}']
+
+
+def test_a_paginator_finds_its_token_in_the_body_of_a_stream() -> None:
+    streamed = made(b'{"next": ', b'"abc"}')
+
+    assert streamed.value_at("next") == "abc"
+    assert streamed.bytes_without_records == b'{"next": "abc"}'
 
 
 def test_a_body_that_could_not_be_read_is_the_same_error_each_time() -> None:
