@@ -4,7 +4,7 @@
 `conditional_reads` provides the validators for reading a slice, and collects the new ones.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -16,10 +16,9 @@ from cdk.base.logs import logger
 from cdk.base.run import setting
 from cdk.base.values import JsonValue, canonical
 from cdk.rest.errors.status_errors import error_for
-from cdk.rest.http.conditional_transport import SliceSender, slice_sender
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.redact import query_without
-from cdk.rest.http.transport import Transport
+from cdk.rest.http.transport import SliceSender, Transport, slice_sender
 from cdk.rest.http_stream import HttpStream
 from cdk.state.slice import Slice
 from cdk.state.source_state.http_validators import HttpProbe, HttpSnapshot
@@ -39,13 +38,12 @@ class NotModified(FatalError):
 class ConditionalTransport:
     """Sends each GET with the validators of its last response. Thread-safe; cannot be pickled.
 
-    transport: sends the requests. probe: stores the validators. passing: headers that do not distinguish requests.
+    transport: sends the requests. probe: stores the validators.
     Requests other than GET, and those with conditions of their own, are sent unchanged.
     """
 
-    def __init__(self, transport: Transport, probe: HttpProbe, *, passing: Collection[str] = PASSING) -> None:
+    def __init__(self, transport: Transport, probe: HttpProbe) -> None:
         self._transport, self._probe = transport, probe
-        self._passing = frozenset(name.lower() for name in passing)
 
     def send(self, request: Request) -> Response:
         """Return the response to `request` if it has changed.
@@ -55,7 +53,7 @@ class ConditionalTransport:
         """
         if not _can_be_conditional(request):
             return self._transport.send(request)
-        mark = fingerprint(request, self._passing)
+        mark = fingerprint(request)
         if self._probe.skips(mark):
             raise NotModified(
                 f"{request}: its response has no validators and was read recently; it is read again later"
@@ -100,7 +98,7 @@ class ConditionalResult:
 def conditional_reads(snapshot: HttpSnapshot) -> Iterator[ConditionalResult]:
     """Make the read of a slice in this block conditional, by the validators in `snapshot`; fills the yielded result.
 
-    The stream must send by an SliceSenderTransport: a `conditional` stream, or that of a manifest.
+    The stream must send by a SliceSenderTransport: a `conditional` stream, or that of a manifest.
 
     The slice may have only one request that can be conditional; retries of it are allowed.
     """
@@ -144,16 +142,16 @@ class ConditionalStream(HttpStream):
 
     _followed = False
 
-    def follow(self, probe: HttpProbe, *, passing: Collection[str] = PASSING) -> None:
+    def follow(self, probe: HttpProbe) -> None:
         """Send conditional requests with the validators of `probe`. Call it before the first read.
 
-        passing: see `ConditionalTransport`. Raises FatalError: when the stream was already read or is already followed.
+        Raises FatalError: when the stream was already read or is already followed.
         """
         if self._retriever is not None or self._followed:
             raise FatalError(
                 "a stream can be followed only once, before its first read; create another one", stream=self.name
             )
-        self.transport, self._followed = ConditionalTransport(self.transport, probe, passing=passing), True
+        self.transport, self._followed = ConditionalTransport(self.transport, probe), True
 
     def read_page(self, slice: Slice, token: Mapping[str, JsonValue] | None) -> Page:
         """Return the only page of a slice, empty if the source has not changed.
@@ -184,11 +182,11 @@ def _can_be_conditional(request: Request) -> bool:
     return request.method == "GET" and not request.is_conditional
 
 
-def fingerprint(request: Request, passing: Collection[str] = PASSING) -> str:
+def fingerprint(request: Request) -> str:
     """Return the identity of a request without revealing secrets: `sha256:` and hexadecimal digits.
 
     Covers method, URL, headers and body. Secrets are omitted, not hashed, so that a new token changes nothing; so are
-    the user in the URL and the headers in `passing`.
+    the user in the URL and the headers in `PASSING`.
     """
     parts = urlsplit(request.full_url)
     query = query_without(parts.query, lambda name, _: request.is_secret(name))
@@ -196,7 +194,7 @@ def fingerprint(request: Request, passing: Collection[str] = PASSING) -> str:
     headers = sorted(
         (name.lower(), value)
         for name, value in request.headers.items()
-        if name.lower() not in passing and not request.is_secret(name)
+        if name.lower() not in PASSING and not request.is_secret(name)
     )
     body = None if request.body is None else request.body.decode("latin-1")
     text = request.hide(canonical([request.method, url, headers, body]))

@@ -27,11 +27,10 @@ from cdk.rest.errors.http_error_handler import HttpErrorHandler
 from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.expected_values import HTTP_ATTRIBUTES, check_authenticator, check_url
 from cdk.rest.http.authenticator import Authenticator
-from cdk.rest.http.conditional_transport import SliceSenderTransport
 from cdk.rest.http.json_path import absence, as_path, path, path_exists, records_at
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import CredentialScope, named_origins, origin
-from cdk.rest.http.transport import RequestsTransport, Transport
+from cdk.rest.http.transport import RequestsTransport, SliceSenderTransport, Transport
 from cdk.rest.limits.budget import Budget
 from cdk.rest.pagination.paginator import Paginator, SinglePage
 from cdk.rest.records.decoder import Decoder, JsonDocument

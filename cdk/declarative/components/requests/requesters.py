@@ -20,7 +20,7 @@ from cdk.declarative.model.query_properties import NAME as PROPERTIES
 from cdk.declarative.model.query_properties import Properties
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import CachedTransport, Decoder, HttpClient, RequestsTransport
-from cdk.rest.http.conditional_transport import SliceSenderTransport
+from cdk.rest.http.transport import SliceSenderTransport
 from cdk.rest.limits.budget import Budgeted
 
 
