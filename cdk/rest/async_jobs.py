@@ -10,11 +10,12 @@ from datetime import timedelta
 from itertools import islice
 from typing import Literal, Protocol, TypeAlias
 
-from cdk.base.errors import DecodeError, FatalError, Forbidden, NotFound, ReadError, StaleToken
+from cdk.base.errors import FatalError, Forbidden, NotFound, ReadError, StaleToken
 from cdk.base.logs import logger
 from cdk.base.secret_names import looks_secret
 from cdk.base.times.clock import Sleep, sleep
-from cdk.base.values import JsonValue, canonical
+from cdk.base.values import JsonValue, as_object, canonical
+from cdk.rest.errors.api_message import json_body
 from cdk.rest.errors.status_errors import BadRequest
 from cdk.rest.http.messages import Headers, Response
 from cdk.state.position import Checkpoint, Position
@@ -281,21 +282,13 @@ def response_values(response: Response) -> Mapping[str, JsonValue]:
     sent = response.request
     body = None if sent.body is None else sent.body.decode(errors="replace")
     request = {"method": sent.method, "url": sent.full_url, "headers": sent.headers, "body": body}
-    return {**_fields(response), "headers": response.headers, "request": request}
-
-
-def _fields(response: Response) -> Mapping[str, JsonValue]:
-    try:
-        body = response.json()
-    except DecodeError:
-        return {}
-    return body if type(body) is dict else {}
+    return {**as_object(json_body(response)), "headers": response.headers, "request": request}
 
 
 def _token(response: Response) -> JsonValue:
     """Return what a state may contain of the response that created a job; None if it has secrets or is too long."""
     headers = {name: text for name, text in response.headers.items() if not (looks_secret(name) or "cookie" in name)}
-    token = {"body": _fields(response), "headers": headers}
+    token = {"body": as_object(json_body(response)), "headers": headers}
     text = canonical(token)
     return token if len(text) <= _LONGEST_TOKEN and response.request.hide(text) == text else None
 

@@ -27,7 +27,7 @@ from cdk.rest.pagination.page_number import Counting
 from cdk.rest.pagination.page_signs import full_page_doubt, has_position, says_end, total_records, unread_total
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.pagination.paginator import Paginator, SinglePage
-from cdk.rest.tracing import TRACE
+from cdk.rest.tracing import TRACE, PageNote
 from cdk.state.slice import Slice
 from cdk.streams.page import Item, Page, PageSource, Token
 from cdk.streams.paged import listed, read_pages
@@ -95,14 +95,14 @@ class PageRetriever:
             raise stale_page_token(f"was rejected: {why}")
         if not response.ok or response.status in _NO_BODY:
             if (trace := TRACE.get()) is not None:
-                trace.note(self.path, 0, 0, None, f"a response with status {response.status} ends the slice")
+                trace.note(PageNote(self.path, 0, 0, None, f"a response with status {response.status} ends the slice"))
             return Page((), None)
         records, all_records = self._records(response, slice)
         following = self.paginator.next(response, all_records, token)
         doubt = self._doubt(slice, token, response, all_records) if following is None and all_records else None
         if (trace := TRACE.get()) is not None:
             why = f"{type(self.paginator).__name__} finds {'none' if following is None else 'one'}"
-            trace.note(self.path, len(all_records), len(records), following, why, request=response.request)
+            trace.note(PageNote(self.path, len(all_records), len(records), following, why, request=response.request))
         following = None if following is None else saved_token(response.request, following)
         source = self._source(response, len(all_records), token or following)
         return Page(records, following, doubt=doubt, source=source)

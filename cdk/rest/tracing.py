@@ -36,7 +36,7 @@ class PageNote(NamedTuple):
     extracted: int
     selected: int
     following: JsonValue
-    why: str
+    why: str = ""
     request: Request | None = None
 
 
@@ -59,19 +59,9 @@ class Trace:
         self.exchanges.append(Exchange(request, response, perf_counter() - started))
         return response
 
-    def note(
-        self,
-        path: Sequence[str] | None,
-        extracted: int,
-        selected: int,
-        following: JsonValue,
-        why: str = "",
-        *,
-        request: Request | None = None,
-    ) -> None:
-        """Record how a response was interpreted, see `PageNote`. why: used unless `explain_next` gave a reason."""
-        self.page = PageNote(path, extracted, selected, following, self.why or why, request)
-        self.why = ""
+    def note(self, page: PageNote) -> None:
+        """Record how a response was interpreted. Its `why` is used unless `explain_next` gave a reason."""
+        self.page, self.why = page._replace(why=self.why or page.why), ""
 
     def drain(self) -> "Trace":
         """Return what was recorded, and start over."""

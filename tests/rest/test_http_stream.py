@@ -36,11 +36,14 @@ from cdk.rest import (
     Authenticator,
     Budget,
     CachedTransport,
+    CsvRows,
     CursorToken,
     Decoder,
     Headers,
     HttpErrorHandler,
     HttpStream,
+    JsonDocument,
+    Jsonl,
     LinkHeader,
     OAuth2,
     Offset,
@@ -51,7 +54,6 @@ from cdk.rest import (
     SinglePage,
 )
 from cdk.rest.errors.outcome import Outcome
-from cdk.rest.records.decoders import CsvRows, JsonDocument, Jsonl
 from cdk.streams.read_slice import read_slice
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import Time

@@ -86,9 +86,9 @@ def test_what_was_taken_is_noted_anew_and_nothing_where_nobody_looks_on() -> Non
 def test_a_reason_is_that_of_one_page() -> None:
     with tracing() as trace:
         explain_next("the page has %s records", 0)
-        trace.note((), 0, 0, None, "there are no pages")
+        trace.note(PageNote((), 0, 0, None, "there are no pages"))
         first = trace.page
-        trace.note((), 1, 1, None, "there are no pages")
+        trace.note(PageNote((), 1, 1, None, "there are no pages"))
 
     assert first is not None
     assert trace.page is not None

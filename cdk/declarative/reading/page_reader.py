@@ -27,7 +27,7 @@ from cdk.rest.pagination.page_signs import has_position, unread_total
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.records.extractor import Extractor, raw_count
 from cdk.rest.retriever import send_with_later
-from cdk.rest.tracing import TRACE
+from cdk.rest.tracing import TRACE, PageNote
 from cdk.state.position import Start
 from cdk.state.slice import Slice
 from cdk.streams.page import Item, Page, Token
@@ -226,7 +226,7 @@ class _SliceReading:
             if response is None or not response.ok or response.status in _NO_BODY:
                 if (trace := TRACE.get()) is not None:
                     status = "no request" if response is None else f"a response with status {response.status}"
-                    trace.note(reader.extractor.path, 0, 0, None, f"{status} ends the slice")
+                    trace.note(PageNote(reader.extractor.path, 0, 0, None, f"{status} ends the slice"))
                 yield Page((), None)
                 return
             page = FetchedPage(response)
@@ -252,7 +252,7 @@ class _SliceReading:
             following, records = None if self._is_too_old(records[-1]) else following, self._in_feed(records)
         if (trace := TRACE.get()) is not None:
             request = page.response.request if reader.properties is None else None
-            trace.note(reader.extractor.path, page.raw, page.selected, following, request=request)
+            trace.note(PageNote(reader.extractor.path, page.raw, page.selected, following, request=request))
         warning = reader.check.warning(page)
         token = following if query.token is None else query.token
         by_position = reader.pages.counts is not None or (token is not None and has_position(token))

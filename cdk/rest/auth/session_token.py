@@ -49,13 +49,6 @@ class _Session(TokenOwner):
         else:
             yield from self.flow_with(request, self._send_with)
 
-    _single_use = False
-    _configured_refresh_token = None
-    _storage_secret = ""
-
-    def _begin(self, state: TokenState, now: datetime) -> None:
-        pass
-
     def _renew(self, state: TokenState, now: datetime) -> Generator[Request, Response, None]:
         assert self.life is not None
         token = yield from self._obtain()

@@ -75,24 +75,24 @@ class TokenOwner(ABC):
     def _renew(self, state: TokenState, now: datetime) -> Generator[Request, Response, None]:
         """Obtain a new token and store it in `state`. Yields requests, receives their responses. Raises CdkErrors."""
 
-    @abstractmethod
     def _begin(self, state: TokenState, now: datetime) -> None:
         """Store the configured access token in `state`, if there is one; only the first call does so."""
+        return
 
     @property
-    @abstractmethod
     def _configured_refresh_token(self) -> str | None:
         """The refresh token of the config; None if there is none."""
+        return None
 
     @property
-    @abstractmethod
     def _storage_secret(self) -> str:
         """The secret that decrypts stored tokens: only holders of the config have it."""
+        return ""
 
     @property
-    @abstractmethod
     def _single_use(self) -> bool:
         """Whether the refresh token is declared to work only once."""
+        return False
 
     @property
     def key(self) -> str:

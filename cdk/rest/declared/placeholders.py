@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonValue, to_json
+from cdk.base.values import FieldValue, JsonValue, as_string, to_json, walk
 from cdk.rest.http.authenticator import Authenticator
 
 _DOT_SEGMENTS = {".", ".."}
@@ -33,22 +33,13 @@ class Placeholder(NamedTuple):
 Values: TypeAlias = Callable[[Placeholder], JsonValue]
 
 
-def placeholders(template: object) -> Iterator[Placeholder]:
+def placeholders(template: FieldValue) -> Iterator[Placeholder]:
     """Yield the placeholders of a string, or of all strings in an object or a list.
 
     Raises ConfigError: when braces contain something else.
     """
-    match template:
-        case str():
-            yield from (part for part in _parts(template) if isinstance(part, Placeholder))
-        case Mapping():
-            for value in template.values():
-                yield from placeholders(value)
-        case list() | tuple():
-            for value in template:
-                yield from placeholders(value)
-        case _:
-            pass
+    for _, text in walk(template):
+        yield from (part for part in _parts(as_string(text)) if isinstance(part, Placeholder))
 
 
 def filled(template: JsonValue, values: Values) -> JsonValue:
@@ -101,7 +92,7 @@ def settings_of(auth: Authenticator | None) -> Iterator[tuple[str, Placeholder]]
         yield from _named({each.name: getattr(auth, each.name) for each in fields(auth)}, "")
 
 
-def _named(template: object, name: str) -> Iterator[tuple[str, Placeholder]]:
+def _named(template: FieldValue, name: str) -> Iterator[tuple[str, Placeholder]]:
     if isinstance(template, Mapping):
         for inner, value in template.items():
             yield from _named(value, inner)

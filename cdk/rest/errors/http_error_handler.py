@@ -17,16 +17,7 @@ Rule: TypeAlias = Callable[[Response], Outcome | None]
 _OUTCOMES = {action: Outcome(action) for action in Action}
 _DEFAULT_ACTIONS = {status: meaning.action for status, meaning in STATUSES.items()}
 # Actions that end the search through several handlers. Others, such as FAIL, the next handler may still override.
-_CONCLUSIVE = frozenset(
-    (
-        Action.SUCCESS,
-        Action.RETRY,
-        Action.IGNORE,
-        Action.RESET_PAGINATION,
-        Action.REDUCE_PAGE_SIZE,
-        Action.SPLIT_REQUEST_WINDOW,
-    )
-)
+_CONCLUSIVE = frozenset(Action) - {Action.FAIL, Action.RATE_LIMITED, Action.REFRESH_TOKEN_THEN_RETRY}
 
 
 class OutcomeHandler(ErrorHandler, Protocol):

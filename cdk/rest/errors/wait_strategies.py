@@ -43,23 +43,14 @@ class Backoff:
 
 def constant(seconds: float, *, jitter: float = 0.0, random: Callable[[], float] = chance.random) -> WaitStrategy:
     """Wait `seconds`, plus up to twice `jitter` seconds at random."""
-
-    def wait(outcome: Response | CdkError, attempt: int) -> float:  # noqa: ARG001 - a WaitStrategy
-        return seconds + _TWOFOLD * jitter * random() if jitter else seconds
-
-    return wait
+    return lambda _outcome, _attempt: seconds + _TWOFOLD * jitter * random()
 
 
 def exponential(
     factor: float = 5.0, *, jitter: float = 0.0, random: Callable[[], float] = chance.random
 ) -> WaitStrategy:
     """Wait `factor` times 2, 4, 8 ... seconds, plus up to twice `jitter` seconds at random."""
-
-    def wait(outcome: Response | CdkError, attempt: int) -> float:  # noqa: ARG001 - a WaitStrategy
-        seconds = factor * _TWOFOLD ** min(attempt, 64)
-        return seconds + _TWOFOLD * jitter * random() if jitter else seconds
-
-    return wait
+    return lambda _outcome, attempt: factor * _TWOFOLD ** min(attempt, 64) + _TWOFOLD * jitter * random()
 
 
 def from_header(name: str, *, pattern: str | None = None, longest: float | None = None) -> WaitStrategy:

@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Self, TypeAlias
@@ -88,12 +88,8 @@ class Egress:
 
         Ignores a name that does not resolve: connecting to it fails anyway.
         """
-        try:
-            addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):
-            return
-        for *_, sockaddr in addresses:
-            self.check_address(host, port, str(sockaddr[0]))
+        for address in _addresses(host.strip("[]"), port):
+            self.check_address(host, port, address)
 
     def check_connection(self, host: str, port: int, names: Sequence[str]) -> None:
         """Raise ConfigError if no connection to this host, usually an address, is allowed.
@@ -117,14 +113,8 @@ class Egress:
     def _resolves_to(self, names: Sequence[str], port: int, address: Address) -> bool:
         """Whether one of `names`, or of the allowed names, resolves to an address."""
         listed = [target.host for target in self.targets if target.port in (None, port)]
-        for name in dict.fromkeys([*names, *(host for host in listed if not host.startswith("*."))]):
-            try:
-                answers = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
-            except (OSError, UnicodeError):
-                continue
-            if any(_address(str(sockaddr[0])) == address for *_, sockaddr in answers):
-                return True
-        return False
+        known = dict.fromkeys([*names, *(host for host in listed if not host.startswith("*."))])
+        return any(_address(each) == address for name in known for each in _addresses(name, port))
 
     def _is_listed(self, host: str, port: int) -> bool:
         return any(target.covers(host, port) for target in self.targets)
@@ -203,6 +193,12 @@ def _target(word: str) -> Target:
     ):
         raise ConfigError(f"--egress, or {VARIABLE} in the environment, contains {word!r}, {_EXPECTED}")
     return Target(f"*.{wild.lower()}" if wild != host else _normalized(host), int(port) if port else None)
+
+
+def _addresses(name: str, port: int) -> Iterator[str]:
+    """Yield the addresses that a name resolves to; none if it does not resolve."""
+    with suppress(OSError, UnicodeError):
+        yield from (str(sockaddr[0]) for *_, sockaddr in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM))
 
 
 def _normalized(host: str) -> str:

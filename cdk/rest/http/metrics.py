@@ -4,6 +4,7 @@ Threads that executors start use the metrics of the thread that started them. Co
 """
 
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -74,12 +75,8 @@ class HttpMetrics:
             self.cached += 1
 
     def __add__(self, other: "HttpMetrics") -> "HttpMetrics":
-        both = {
-            name: self.statuses.get(name, 0) + other.statuses.get(name, 0)
-            for name in sorted({*self.statuses, *other.statuses})
-        }
         return HttpMetrics(
-            both,
+            dict(Counter(self.statuses) + Counter(other.statuses)),
             self.unanswered + other.unanswered,
             self.retries + other.retries,
             self.waited_seconds + other.waited_seconds,

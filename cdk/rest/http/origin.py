@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from cdk.base.errors import FatalError
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import JsonValue
+from cdk.base.values import JsonValue, as_string, walk
 
 _PORTS = {"http": 80, "https": 443}
 # URLs that parsers interpret differently (with a backslash, a space, a second @) have no origin.
@@ -69,21 +69,12 @@ def may_follow(old: Origin, new: Origin) -> bool:
 
 def named_origins(value: JsonValue) -> Iterator[Origin]:
     """Yield the origins named in strings of `value`, such as a config: those of URLs, and `https` for bare hosts."""
-    match value:
-        case str():
-            text = value.strip()
-            if (named := origin(text)).host:
-                yield named
-            elif "://" not in text and (match := _NAMED_HOST.match(text)):
-                yield Origin("https", match[1].lower(), int(match[2] or _PORTS["https"]))
-        case Mapping():
-            for item in value.values():
-                yield from named_origins(item)
-        case list() | tuple():
-            for item in value:
-                yield from named_origins(item)
-        case _:
-            pass
+    for _, leaf in walk(value):
+        text = as_string(leaf).strip()
+        if (named := origin(text)).host:
+            yield named
+        elif "://" not in text and (match := _NAMED_HOST.match(text)):
+            yield Origin("https", match[1].lower(), int(match[2] or _PORTS["https"]))
 
 
 @dataclass(frozen=True, slots=True)

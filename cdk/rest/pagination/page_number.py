@@ -47,6 +47,14 @@ class Counting(DoubtsEnd):
     def token_after(self, token: Token | None, records: int) -> Token:
         """Return the token of the page after that of `token`, which had `records` records, possibly not a full page."""
 
+    def _following(self, number: int, step: int, response: Response, records: Sequence[Record]) -> int | None:
+        """Return the number `step` after that of a page; None if the page was the last."""
+        if self._more is None:
+            return next_number(number, step, len(records), self.size)
+        value = response.value_at(*self._more)
+        explain_next("%s of the body says that there is %s", " > ".join(self._more), "more" if value else "no more")
+        return number + step if value else None
+
     def _with(self, request: Request, fields: Mapping[str, JsonValue]) -> Request:
         return request.with_body_fields(fields) if self._in_body else request.with_params(fields)
 
@@ -81,7 +89,7 @@ class PageNumber(Counting):
         self._start, self._param, self._size_params = start, param, _size_params(size, size_param)
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
-        number = _following(self._number(last), 1, response, records, size=self.size, more=self._more)
+        number = self._following(self._number(last), 1, response, records)
         if number is None:
             return None
         return {"page": number} if self.size is None else {"page": number, "page_size": self.size}
@@ -126,7 +134,7 @@ class Offset(Counting):
         self._size, self._param, self._size_params = size, param, _size_params(size, size_param)
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
-        number = _following(self._offset(last), self._size, response, records, size=self._size, more=self._more)
+        number = self._following(self._offset(last), self._size, response, records)
         return None if number is None else {"offset": number}
 
     def apply(self, request: Request, token: Token | None) -> Request:
@@ -140,22 +148,6 @@ class Offset(Counting):
 
     def _offset(self, token: Token | None) -> int:
         return 0 if token is None else _count(token, "offset")
-
-
-def _following(
-    number: int,
-    step: int,
-    response: Response,
-    records: Sequence[Record],
-    *,
-    size: int | None,
-    more: Sequence[str] | None,
-) -> int | None:
-    if more is not None:
-        value = response.value_at(*more)
-        explain_next("%s of the body says that there is %s", " > ".join(more), "more" if value else "no more")
-        return number + step if value else None
-    return next_number(number, step, len(records), size)
 
 
 def _size_params(size: int | None, size_param: str | None) -> dict[str, JsonValue]:

@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 
-from cdk.base.logs import logger
+from cdk.base.logs import FirstWarning
 from cdk.rest.http.messages import Response
 from cdk.rest.http.streamed_response import unpacked
 from cdk.rest.records.decoders.packed_formats import gunzipped
@@ -31,7 +31,7 @@ class FileExtractor(Extractor):
     """
 
     preserve_na_values: bool = False
-    _warned: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)
+    _warn: FirstWarning = field(default_factory=FirstWarning, init=False, repr=False, compare=False)
 
     def pages(self, response: Response) -> Iterator[Records]:
         none = _EMPTY if self.preserve_na_values else NO_VALUE
@@ -39,26 +39,18 @@ class FileExtractor(Extractor):
         with closing(text_lines(file, "utf-8-sig")) as lines:
             # The files of some sources contain NUL characters; drop them, as Airbyte's ResponseToFileExtractor does.
             titles, rows = names_and_rows(file, (line.replace("\0", "") for line in lines))
-            self._warn_of_delimiter(response, titles)
+            if other := other_delimiter(titles):
+                self._warn(
+                    f"{response.request}: the first row of the file is a single column, whose name contains {other!r}, "
+                    f"expected columns with ',' between them; if {other!r} is between them, read the file with a CSV "
+                    "decoder, whose `delimiter` can be set: fields that are not found are null"
+                )
             names = _names(titles)
             while batch := list(islice(rows, PAGE)):
                 yield [
                     {name: None if value in none else value for name, value in zip(names, row, strict=True)}
                     for row in batch
                 ]
-
-    def _warn_of_delimiter(self, response: Response, titles: list[str]) -> None:
-        other = other_delimiter(titles)
-        if other and not self._warned:
-            self._warned.append(True)
-            logger.warning(
-                "%s: the first row of the file is a single column, whose name contains %r, expected columns with ',' "
-                "between them; if %r is between them, read the file with a CSV decoder, whose `delimiter` can be set: "
-                "fields that are not found are null",
-                response.request,
-                other,
-                other,
-            )
 
 
 def _names(titles: list[str]) -> list[str]:

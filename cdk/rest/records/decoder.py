@@ -1,8 +1,9 @@
 """Decoder: converts the body of a response to JSON values. The formats are in `cdk.rest.records.decoders`."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 from cdk.base.errors import DecodeError
 from cdk.base.records.exact_json import written_integer, written_number
@@ -29,6 +30,18 @@ class Decoder(Protocol):
 
     def items(self, response: Response) -> Iterator[JsonValue]:
         """Yield the elements of the body one by one."""
+
+
+class StreamedItems(ABC):
+    """Base class of the decoders that read bodies of any size: they decode one to the list of its items."""
+
+    streams: ClassVar[bool] = True
+
+    @abstractmethod
+    def items(self, response: Response) -> Iterator[JsonValue]: ...
+
+    def decode(self, response: Response) -> JsonValue:
+        return list(self.items(response))
 
 
 class JsonDocument:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cdk.base.errors import DecodeError
-from cdk.base.logs import logger
+from cdk.base.logs import FirstWarning
 from cdk.base.values import FieldValue, Record, copied, json_kind
 from cdk.rest.http.json_path import ANY, matches, path
 from cdk.rest.records.extractor import PAGE, Records
@@ -44,7 +44,7 @@ class Expander:
     parent_fields: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = ()
     truncation: Truncation | None = None
     _matches: Callable[[FieldValue], list[FieldValue]] = field(init=False, repr=False, compare=False)
-    _warned: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)
+    _warn: FirstWarning = field(default_factory=FirstWarning, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_matches", matches(*self.where))
@@ -78,9 +78,7 @@ class Expander:
         if cut is not None and path(*cut.where)(parent):
             if cut.fetch is not None:
                 return cut.fetch(parent)
-            if not self._warned:
-                self._warned.append(True)
-                logger.warning("%s: this list is truncated; only the records in it are read", " > ".join(self.where))
+            self._warn(f"{' > '.join(self.where)}: this list is truncated; only the records in it are read")
         return (element for elements in self._matches(parent) if type(elements) is list for element in elements)
 
     def _parent_fields_adder(

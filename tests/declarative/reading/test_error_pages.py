@@ -11,8 +11,7 @@ import pytest
 
 from cdk.base.errors import TransientError
 from cdk.base.values import Json
-from cdk.rest import Headers, Request, Response
-from cdk.rest.records.decoders import JsonItems, Jsonl
+from cdk.rest import Headers, JsonItems, Jsonl, Request, Response
 from cdk.testing import MockApi, ReadResult
 from tests.declarative.manifests import ids, option, paginator, run
 

@@ -7,9 +7,8 @@ import pytest
 
 from cdk import DecodeError
 from cdk.base.values import Record
-from cdk.rest import JsonDocument
+from cdk.rest import JsonDocument, Jsonl
 from cdk.rest.records.csv_file import FileExtractor
-from cdk.rest.records.decoders import Jsonl
 from cdk.rest.records.expand import Expander, Truncation
 from cdk.rest.records.extractor import CountedRecords, Extractor, ExtractorGroup, FieldExtractor
 from tests.rest.api import response

@@ -4,11 +4,11 @@ import codecs
 
 from pydantic import Field, field_validator
 
+from cdk import rest
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyDecoder
 from cdk.rest import Decoder
-from cdk.rest.records import decoders
 
 
 def _encoding(name: str | None) -> str | None:
@@ -27,7 +27,7 @@ class JsonDecoder(AnyDecoder):
     """
 
     def build(self, ctx: BuildContext) -> Decoder:
-        return decoders.JsonDocument(lenient=True)
+        return rest.JsonDocument(lenient=True)
 
 
 class JsonItemsDecoder(AnyDecoder):
@@ -49,7 +49,7 @@ class JsonItemsDecoder(AnyDecoder):
     _known = field_validator("encoding")(_encoding)
 
     def build(self, ctx: BuildContext) -> Decoder:
-        return decoders.JsonItems(self.items_path, self.encoding)
+        return rest.JsonItems(self.items_path, self.encoding)
 
 
 class JsonlDecoder(AnyDecoder):
@@ -66,7 +66,7 @@ class JsonlDecoder(AnyDecoder):
     )
 
     def build(self, ctx: BuildContext) -> Decoder:
-        return decoders.Jsonl(lenient=bool(self.lenient))
+        return rest.Jsonl(lenient=bool(self.lenient))
 
 
 class CsvDecoder(AnyDecoder):
@@ -93,7 +93,7 @@ class CsvDecoder(AnyDecoder):
         """Build the decoder. Raises ManifestError: when the delimiter is invalid."""
         none = frozenset(self.set_values_to_none or ())
         try:
-            return decoders.CsvRows(self.encoding or "utf-8", self.delimiter or ",", none)
+            return rest.CsvRows(self.encoding or "utf-8", self.delimiter or ",", none)
         except ConfigError as error:
             raise ManifestError(f"{ctx.where(self, 'delimiter')}: {error.message}") from None
 
@@ -106,7 +106,7 @@ class IterableDecoder(AnyDecoder):
     """
 
     def build(self, ctx: BuildContext) -> Decoder:
-        return decoders.TextLines()
+        return rest.TextLines()
 
 
 class XmlDecoder(AnyDecoder):
@@ -117,7 +117,7 @@ class XmlDecoder(AnyDecoder):
     """
 
     def build(self, ctx: BuildContext) -> Decoder:
-        return decoders.XmlDocument()
+        return rest.XmlDocument()
 
 
 class GzipDecoder(AnyDecoder):
@@ -131,7 +131,7 @@ class GzipDecoder(AnyDecoder):
     decoder: AnyDecoder = Field(description="Decodes the decompressed body.")
 
     def build(self, ctx: BuildContext) -> Decoder:
-        return decoders.GzipFile(self.decoder.build(ctx))
+        return rest.GzipFile(self.decoder.build(ctx))
 
 
 class ZipfileDecoder(AnyDecoder):
@@ -145,4 +145,4 @@ class ZipfileDecoder(AnyDecoder):
     decoder: AnyDecoder = Field(description="Decodes each file of the archive.")
 
     def build(self, ctx: BuildContext) -> Decoder:
-        return decoders.ZipArchive(self.decoder.build(ctx))
+        return rest.ZipArchive(self.decoder.build(ctx))

@@ -4,12 +4,12 @@ import codecs
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import ClassVar
 
 from cdk.base.errors import DecodeError
 from cdk.base.values import JsonValue, from_json
 from cdk.rest.errors.failed_body import raise_on_outage
 from cdk.rest.http.messages import Response
+from cdk.rest.records.decoder import StreamedItems
 from cdk.rest.records.decoders.text_formats import BodyFile, not_encoded
 
 _DEPTH = 500
@@ -19,7 +19,7 @@ _WINDOW = 2**12
 
 
 @dataclass(frozen=True, slots=True)
-class JsonItems:
+class JsonItems(StreamedItems):
     """Decodes JSON documents that are larger than memory: yields the elements of the list at `items_path`.
 
     items_path: names joined by dots (`data.users`); `item` matches the elements of a list along the path. Yields
@@ -28,11 +28,6 @@ class JsonItems:
 
     items_path: str
     encoding: str = "utf-8"
-
-    streams: ClassVar[bool] = True
-
-    def decode(self, response: Response) -> JsonValue:
-        return list(self.items(response))
 
     def items(self, response: Response) -> Iterator[JsonValue]:
         import ijson  # type: ignore[import-untyped]  # noqa: PLC0415 - only needed here

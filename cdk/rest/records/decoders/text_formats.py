@@ -11,7 +11,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import ClassVar
 
 import orjson
 
@@ -21,7 +20,7 @@ from cdk.base.records.exact_json import exact_json
 from cdk.base.values import JsonValue
 from cdk.rest.errors.failed_body import other_format
 from cdk.rest.http.messages import Response
-from cdk.rest.records.decoder import lenient_json
+from cdk.rest.records.decoder import StreamedItems, lenient_json
 
 MAX_LINE = 64 * 2**20
 """The maximum length of a line in bytes or characters; a longer body presumably has no line ends."""
@@ -111,13 +110,8 @@ def _too_long(response: Response) -> DecodeError:
 
 
 @dataclass(frozen=True, slots=True)
-class TextLines:
+class TextLines(StreamedItems):
     """Decodes bodies of text lines: each line, even an empty one, becomes `{"record": line}`."""
-
-    streams: ClassVar[bool] = True
-
-    def decode(self, response: Response) -> JsonValue:
-        return list(self.items(response))
 
     def items(self, response: Response) -> Iterator[JsonValue]:
         for line in text_lines(response, "utf-8"):
@@ -125,18 +119,13 @@ class TextLines:
 
 
 @dataclass(frozen=True, slots=True)
-class Jsonl:
+class Jsonl(StreamedItems):
     """Decodes bodies with a JSON value on each line. Blank lines are skipped.
 
     lenient: whether to skip lines that are not JSON, with a warning, and to read NaN and Infinity as null.
     """
 
     lenient: bool = False
-
-    streams: ClassVar[bool] = True
-
-    def decode(self, response: Response) -> JsonValue:
-        return list(self.items(response))
 
     def items(self, response: Response) -> Iterator[JsonValue]:
         loads, bad, number = exact_json, 0, 0
@@ -164,7 +153,7 @@ class Jsonl:
 
 
 @dataclass(frozen=True, slots=True)
-class CsvRows:
+class CsvRows(StreamedItems):
     r"""Decodes CSV. The first row has the names; all values are strings, missing ones are None.
 
     If columns have the same name, the last one is used, as in Python's `csv.DictReader`; each decoder warns of them
@@ -178,14 +167,8 @@ class CsvRows:
     set_values_to_none: frozenset[str] = frozenset()
     _warned_of: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
-    streams: ClassVar[bool] = True
-    """See `Decoder`: `items` holds only one row in memory."""
-
     def __post_init__(self) -> None:
         object.__setattr__(self, "delimiter", _unescaped(self.delimiter))
-
-    def decode(self, response: Response) -> JsonValue:
-        return list(self.items(response))
 
     def items(self, response: Response) -> Iterator[JsonValue]:
         names, rows = names_and_rows(response, text_lines(response, self.encoding), self.delimiter)

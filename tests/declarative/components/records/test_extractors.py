@@ -10,8 +10,7 @@ from cdk.base.errors import DecodeError, ManifestError
 from cdk.declarative.components.records.extractors import CombinedExtractor, DpathExtractor, RecordExpander
 from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.declarative.model.plug_points import AnyExtractor
-from cdk.rest import Decoder, JsonDocument
-from cdk.rest.records.decoders import Jsonl
+from cdk.rest import Decoder, JsonDocument, Jsonl
 from cdk.testing import MockApi
 from tests.declarative.manifests import run
 from tests.rest.api import response

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from cdk import DecodeError
-from cdk.rest import Decoder, Headers, Request
+from cdk.rest import CsvRows, Decoder, GzipFile, Headers, JsonDocument, Jsonl, Request, XmlDocument, ZipArchive
 from cdk.rest.http.streamed_response import StreamedResponse
-from cdk.rest.records.decoders import CsvRows, GzipFile, JsonDocument, Jsonl, XmlDocument, ZipArchive
 from tests.rest.api import response
 
 MIB = 2**20

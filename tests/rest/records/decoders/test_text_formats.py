@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from cdk import ConfigError, DecodeError, TransientError
 from cdk.base.values import Json
-from cdk.rest import Decoder, Headers, Request, Response
+from cdk.rest import CsvRows, Decoder, GzipFile, Headers, JsonDocument, JsonItems, Jsonl, Request, Response, TextLines
 from cdk.rest.errors.failed_body import OtherFormat
 from cdk.rest.http.streamed_response import StreamedResponse
 from cdk.rest.records.csv_file import FileExtractor
-from cdk.rest.records.decoders import CsvRows, GzipFile, JsonDocument, JsonItems, Jsonl, TextLines, text_formats
+from cdk.rest.records.decoders import text_formats
 from tests.rest.api import response
 
 
