@@ -9,7 +9,7 @@ Constructs without an equivalent Python expression, such as `{% if %}`, raise `U
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
-from functools import partial, singledispatchmethod
+from functools import partial
 from itertools import count
 from types import FunctionType
 
@@ -134,20 +134,63 @@ class _Compiler:
         self.varies = self.quotes = False
         self.bound: dict[str, object] = {"type": type, "dict": dict}
 
-    @singledispatchmethod
-    def value(self, node: nodes.Node) -> ast.expr:  # noqa: ARG002 - selects the overload
-        raise Unsupported
+    def value(self, node: nodes.Node) -> ast.expr:  # noqa: C901, PLR0911, PLR0912 - a case for each node there is
+        """Return the expression for a node. Raises Unsupported: when there is none."""
+        match node:
+            case nodes.Const(value=constant) | nodes.TemplateData(data=constant):
+                return ast.Constant(constant)
+            case nodes.Name(name=name) if name in self._env.globals:
+                self.varies |= name in IMPURE
+                return self._bind(self._env.globals[name])
+            case nodes.Name(name=name):
+                self.names.add(name)
+                return _read(_local(name))
+            case nodes.List(items=items):
+                return ast.List(self._values(items), ast.Load())
+            case nodes.Tuple(items=items):
+                return ast.Tuple(self._values(items), ast.Load())
+            case nodes.Dict(items=pairs):
+                return ast.Dict([self.value(pair.key) for pair in pairs], [self.value(pair.value) for pair in pairs])
+            case nodes.Getattr(node=subject, attr=attr):
+                return self._below(self.value(subject), attr, as_item=False)
+            case nodes.Getitem(node=subject, arg=key):
+                return self._item(self.value(subject), key)
+            case nodes.BinExpr(operator=operator, left=left, right=right):
+                return self._binary(operator, self._values([left, right]))
+            case nodes.UnaryExpr(operator=operator, node=subject):
+                return ast.UnaryOp(_UNARY[operator](), self.value(subject))
+            case nodes.Concat(nodes=parts):
+                return self._calling(join_texts, *self._values(parts))
+            case nodes.Compare(expr=first, ops=others):
+                operators = [_COMPARISONS[other.op]() for other in others]
+                return ast.Compare(self.value(first), operators, [self.value(other.expr) for other in others])
+            case nodes.CondExpr(test=test, expr1=then, expr2=otherwise):
+                missing = self._env.undefined("the inline if has no else")
+                last = self._bind(missing) if otherwise is None else self.value(otherwise)
+                return ast.IfExp(self.value(test), self.value(then), last)
+            case nodes.Filter(name=name, node=nodes.Node() as subject, args=args):
+                self.varies |= name == "random"
+                self.quotes |= name == "string"
+                return self._called(self._callable(self._env.filters.get(name)), [subject, *args], node)
+            case nodes.Test(name=name, node=subject, args=args):
+                return self._called(self._callable(self._env.tests.get(name)), [subject, *args], node)
+            case nodes.Call(node=nodes.Name(name=name), args=args):
+                self.varies |= name in IMPURE
+                return self._called(self._callable(self._env.globals.get(name)), args, node)
+            case nodes.Call(node=nodes.Getattr(node=subject, attr=attr), args=args):
+                return self._called(_method(self._env, attr), [subject, *args], node)
+            case _:
+                raise Unsupported
 
     def text(self, pieces: Sequence[nodes.Node]) -> ast.expr:
         """Return the concatenated text of the pieces."""
-        return ast.JoinedStr([self._piece(piece) for piece in pieces])
-
-    def _piece(self, piece: nodes.Node) -> ast.expr:
-        match piece:
-            case nodes.TemplateData():
-                return self._templatedata(piece)
-            case _:
-                return ast.FormattedValue(self.value(piece), _AS_TEXT, None)
+        values = zip(pieces, self._values(pieces), strict=True)
+        return ast.JoinedStr(
+            [
+                value if isinstance(piece, nodes.TemplateData) else ast.FormattedValue(value, _AS_TEXT, None)
+                for piece, value in values
+            ]
+        )
 
     def _values(self, expressions: Sequence[nodes.Node]) -> list[ast.expr]:
         return [self.value(node) for node in expressions]
@@ -160,53 +203,14 @@ class _Compiler:
     def _calling(self, call: object, *args: ast.expr, named: ast.expr | None = None) -> ast.expr:
         return ast.Call(self._bind(call), list(args), [] if named is None else [ast.keyword(None, named)])
 
-    # --- values and names ----------------------------------------------------------------------------------------
-
-    @value.register
-    def _const(self, node: nodes.Const) -> ast.expr:
-        return ast.Constant(node.value)
-
-    @value.register
-    def _templatedata(self, node: nodes.TemplateData) -> ast.expr:
-        return ast.Constant(node.data)
-
-    @value.register
-    def _name(self, node: nodes.Name) -> ast.expr:
-        name = node.name
-        if name in self._env.globals:
-            self.varies |= name in IMPURE
-            return self._bind(self._env.globals[name])
-        self.names.add(name)
-        return _read(_local(name))
-
-    @value.register
-    def _list(self, node: nodes.List) -> ast.expr:
-        return ast.List(self._values(node.items), ast.Load())
-
-    @value.register
-    def _tuple(self, node: nodes.Tuple) -> ast.expr:
-        return ast.Tuple(self._values(node.items), ast.Load())
-
-    @value.register
-    def _dict(self, node: nodes.Dict) -> ast.expr:
-        return ast.Dict([self.value(pair.key) for pair in node.items], [self.value(pair.value) for pair in node.items])
-
-    # --- paths ---------------------------------------------------------------------------------------------------
-
-    @value.register
-    def _getattr(self, node: nodes.Getattr) -> ast.expr:
-        return self._below(self.value(node.node), node.attr, as_item=False)
-
-    @value.register
-    def _getitem(self, node: nodes.Getitem) -> ast.expr:
-        target = self.value(node.node)
-        match node.arg:
-            case nodes.Const(value=str() as key):
-                return self._below(target, key, as_item=True)
+    def _item(self, target: ast.expr, key: nodes.Expr) -> ast.expr:
+        match key:
+            case nodes.Const(value=str() as name):
+                return self._below(target, name, as_item=True)
             case nodes.Slice(start=start, stop=stop, step=step):
                 ends = [ast.Constant(None) if end is None else self.value(end) for end in (start, stop, step)]
                 return self._calling(_sliced, target, *ends)
-            case key:
+            case _:
                 return self._calling(self._env.getitem, target, self.value(key))
 
     def _below(self, target: ast.expr, key: str, *, as_item: bool) -> ast.expr:
@@ -232,62 +236,12 @@ class _Compiler:
         name = f"v{next(self._numbers)}"
         return ast.NamedExpr(_stored(name), target), _read(name)
 
-    # --- operators -----------------------------------------------------------------------------------------------
-
-    @value.register
-    def _binary(self, node: nodes.BinExpr) -> ast.expr:
-        sides = self._values([node.left, node.right])
-        if node.operator in _BOOLEANS:
-            return ast.BoolOp(_BOOLEANS[node.operator](), sides)
-        if node.operator in _UNGUARDED:
-            return ast.BinOp(sides[0], _UNGUARDED[node.operator](), sides[1])
-        return self._calling(BINARY[node.operator], *sides)
-
-    @value.register
-    def _one_sided(self, node: nodes.UnaryExpr) -> ast.expr:
-        return ast.UnaryOp(_UNARY[node.operator](), self.value(node.node))
-
-    @value.register
-    def _concat(self, node: nodes.Concat) -> ast.expr:
-        return self._calling(join_texts, *self._values(node.nodes))
-
-    @value.register
-    def _compare(self, node: nodes.Compare) -> ast.expr:
-        operators = [_COMPARISONS[operand.op]() for operand in node.ops]
-        return ast.Compare(self.value(node.expr), operators, [self.value(operand.expr) for operand in node.ops])
-
-    @value.register
-    def _condexpr(self, node: nodes.CondExpr) -> ast.expr:
-        if node.expr2 is None:
-            otherwise = self._bind(self._env.undefined("the inline if has no else"))
-        else:
-            otherwise = self.value(node.expr2)
-        return ast.IfExp(self.value(node.test), self.value(node.expr1), otherwise)
-
-    # --- calls ---------------------------------------------------------------------------------------------------
-
-    @value.register
-    def _filter(self, node: nodes.Filter) -> ast.expr:
-        if node.node is None:
-            raise Unsupported
-        self.varies |= node.name == "random"
-        self.quotes |= node.name == "string"
-        return self._called(self._callable(self._env.filters.get(node.name)), [node.node, *node.args], node)
-
-    @value.register
-    def _test(self, node: nodes.Test) -> ast.expr:
-        return self._called(self._callable(self._env.tests.get(node.name)), [node.node, *node.args], node)
-
-    @value.register
-    def _call(self, node: nodes.Call) -> ast.expr:
-        match node.node:
-            case nodes.Name(name=name):
-                self.varies |= name in IMPURE
-                return self._called(self._callable(self._env.globals.get(name)), node.args, node)
-            case nodes.Getattr(node=subject, attr=attr):
-                return self._called(_method(self._env, attr), [subject, *node.args], node)
-            case _:
-                raise Unsupported
+    def _binary(self, operator: str, sides: list[ast.expr]) -> ast.expr:
+        if operator in _BOOLEANS:
+            return ast.BoolOp(_BOOLEANS[operator](), sides)
+        if operator in _UNGUARDED:
+            return ast.BinOp(sides[0], _UNGUARDED[operator](), sides[1])
+        return self._calling(BINARY[operator], *sides)
 
     def _callable(self, call: object) -> Callable[..., object]:
         """Return the function with the argument it needs from Jinja bound. Jinja itself reports unknown functions."""
