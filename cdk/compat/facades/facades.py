@@ -225,7 +225,7 @@ class PaginatorFacade(Facade[PageRequests], _DraftFacade):
     """A paginator of the manifest."""
 
     def get_initial_token(self) -> JsonValue:
-        return self.native.first()
+        return self.native.strategy.first()
 
     def next_page_token(
         self,
@@ -236,7 +236,7 @@ class PaginatorFacade(Facade[PageRequests], _DraftFacade):
     ) -> Token | None:
         """Return the token of the next page; None if this was the last."""
         page = _page(response, last_page_size, last_record, last_page_token_value)
-        token = self.native.next(page, self.native.size)
+        token = self.native.next(page, self.native.strategy.size)
         return None if token is None else {_TOKEN: token}
 
     def path(self, next_page_token: Token | None = None, **names: object) -> str | None:
@@ -246,7 +246,7 @@ class PaginatorFacade(Facade[PageRequests], _DraftFacade):
 
     def _draft(self, names: Mapping[str, object]) -> RequestBuilder:
         draft, token = blank("PaginatorFacade"), names.get(_TOKEN)
-        self.native.apply(draft, token.get(_TOKEN) if isinstance(token, Mapping) else None, self.native.size)
+        self.native.apply(draft, token.get(_TOKEN) if isinstance(token, Mapping) else None, self.native.strategy.size)
         return draft
 
 

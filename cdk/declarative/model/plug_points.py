@@ -200,12 +200,28 @@ class AnyPaginationStrategy(Component, type=None, custom="CustomPaginationStrate
         return ""
 
 
-class PageRequests(PageStrategy, Protocol):
-    """The pages of a slice: how the next page is found, and how it is requested."""
+@dataclass(frozen=True, slots=True)
+class PageRequests:
+    """The pages of a slice: how the next page is found, and how it is requested.
 
-    @abstractmethod
+    put_token, put_size: put the page token and the page size into a request; None if they have no place there.
+    """
+
+    strategy: PageStrategy
+    put_token: Callable[[RequestBuilder, JsonValue], None] | None = None
+    put_size: Callable[[RequestBuilder, JsonValue], None] | None = None
+
     def apply(self, draft: RequestBuilder, token: JsonValue, size: int | None) -> None:
         """Put the page token and the page size into a request."""
+        if self.put_token is not None and token is not None:
+            self.put_token(draft, token)
+        if self.put_size is not None:
+            self.put_size(draft, size)
+
+    def next(self, page: PageResult, size: int | None) -> JsonValue:
+        """Return the token of the page after `page`; None if that was the last."""
+        # APIs send a token of 0 or "" when there is no next page.
+        return self.strategy.next(page, size) or None
 
 
 class AnyPaginator(Component, type=None, default="NoPagination"):

@@ -98,13 +98,15 @@ class PageReader:
 
     def __post_init__(self) -> None:
         # Records stay text only if nothing filters or changes them and no expression reads the body for the next page.
-        untouched = self.select is None and self.properties is None and not self.pages.reads_body
+        untouched = self.select is None and self.properties is None and not self.pages.strategy.reads_body
         self._raw_path = self.extractor.text_path if untouched else None
         self.check = PageCheck(self.extractor, self.decoder, self.requester.client.error_handler, self.key_paths)
 
     def read(self, slice: Slice) -> Iterator[Item]:
-        pages = self.pages.of_slice()
-        reader = self if pages is self.pages else replace(self, pages=pages)
+        strategy = self.pages.strategy.of_slice()
+        reader = self
+        if strategy is not self.pages.strategy:
+            reader = replace(self, pages=replace(self.pages, strategy=strategy))
         items = read_pages(slice, _SliceReading(reader, slice).page)
         # Only this instance knows what it has counted, so no other read can resume from its tokens.
         return map(_without_token, items) if self._tokens_shift or reader is not self else items
@@ -117,12 +119,12 @@ class PageReader:
     @property
     def counts_all(self) -> bool:
         """Whether its pages are counted, and read up to the last one of the source."""
-        return self.pages.counts is not None and not self.is_feed and self.properties is None
+        return self.pages.strategy.counts is not None and not self.is_feed and self.properties is None
 
     @property
     def _tokens_shift(self) -> bool:
         """Whether a saved token denotes another page once a record is added: pages are counted, newest first."""
-        return self.is_feed and self.pages.counts is not None
+        return self.is_feed and self.pages.strategy.counts is not None
 
     def records(self, page: FetchedPage, slice: Slice, names: Names) -> Iterator[Sequence[Record]]:
         """Yield the lists of records of a response except the last, which is left in `page` along with the counts."""
@@ -162,7 +164,7 @@ class PageReader:
 
     def result(self, page: FetchedPage, query: _PageQuery) -> PageResult:
         """Return `page` as paginators see it."""
-        body = self._body(page.response) if self.pages.reads_body and page.response.ok else {}
+        body = self._body(page.response) if self.pages.strategy.reads_body and page.response.ok else {}
         return PageResult(page.response, body, page.raw, page.selected, page.tail, query.token, query.names)
 
     def _body(self, response: Response) -> JsonValue:
@@ -194,9 +196,9 @@ class PageReader:
     def stored_token(self, token: JsonValue, size: int | None) -> JsonObject:
         """Return a token as states store it, with what it counts: in another manifest it may mean another place."""
         state = {TOKEN: token}
-        if self.pages.counts is not None:
-            state["counts"] = self.pages.counts
-        if self.pages.counts != "records" and size is not None:
+        if self.pages.strategy.counts is not None:
+            state["counts"] = self.pages.strategy.counts
+        if self.pages.strategy.counts != "records" and size is not None:
             state["page_size"] = size
         return state
 
@@ -212,7 +214,7 @@ class _SliceReading:
     def __init__(self, reader: PageReader, slice: Slice) -> None:
         self._reader, self._slice = reader, slice
         self._names = slice_names(view(slice, reader.ctx.window))
-        self._sizes = PageSizes(reader.reduction, reader.pages.size)
+        self._sizes = PageSizes(reader.reduction, reader.pages.strategy.size)
         self._any_records = False
         # The token of the next page: as the state stores it, and as the API returned it.
         self._next: tuple[Token | None, JsonValue] = (None, None)
@@ -255,7 +257,7 @@ class _SliceReading:
             trace.note(PageNote(reader.extractor.path, page.raw, page.selected, following, request=request))
         warning = reader.check.warning(page)
         token = following if query.token is None else query.token
-        by_position = reader.pages.counts is not None or (token is not None and has_position(token))
+        by_position = reader.pages.strategy.counts is not None or (token is not None and has_position(token))
         source = page.source(ends_early=not reader.counts_all, by_position=by_position)
         if following is None:
             # An earlier page would have named this one, so only a first page is doubted.
@@ -276,7 +278,7 @@ class _SliceReading:
         reader = self._reader
         if following is not None or not last.raw or reader.properties is not None:
             return
-        if (token := reader.pages.token_after_page(last)) is None:
+        if (token := reader.pages.strategy.token_after_page(last)) is None:
             return
 
         def fetch() -> tuple[Response, int]:
@@ -295,7 +297,7 @@ class _SliceReading:
         """
         if not last.raw:
             return ""
-        why = self._reader.pages.doubt(last, size) or unread_total(last.response, last.raw)
+        why = self._reader.pages.strategy.doubt(last, size) or unread_total(last.response, last.raw)
         return why and doubtful_page_warning(last.response, why)
 
     def _query(self, saved: Token | None) -> _PageQuery:
@@ -305,7 +307,7 @@ class _SliceReading:
         if saved is None or saved is not following:
             token = None if saved is None else saved.get(TOKEN)
             if saved is None or token is None:
-                token, first = self._reader.pages.first(), True
+                token, first = self._reader.pages.strategy.first(), True
             else:
                 self._check_counts(saved)
                 resumed = True
@@ -384,7 +386,7 @@ class _SliceReading:
 
     def _following_request(self, token: JsonValue) -> tuple[JsonValue, Request] | None:
         """Return the token and the request of the page after `token`; None if only that page can name them."""
-        following = self._reader.pages.token_after(token, self._sizes.size)
+        following = self._reader.pages.strategy.token_after(token, self._sizes.size)
         if following is None:
             return None
         return following, self._request(_PageQuery(following, self._names_with(following)))

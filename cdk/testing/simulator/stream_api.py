@@ -98,7 +98,8 @@ class Anatomy:
         incremental = reader.incremental
         feed = incremental is not None and incremental.data_feed
         client = reader.requester.client
-        return cls(extractor.where, reader.pages.deciding_paths, reader.pages.size, client.authenticator, feed)
+        strategy = reader.pages.strategy
+        return cls(extractor.where, strategy.deciding_paths, strategy.size, client.authenticator, feed)
 
 
 def _all_of(stream: Stream, world: World) -> Window | None:

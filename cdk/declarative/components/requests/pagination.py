@@ -1,18 +1,16 @@
 """Pagination: `DefaultPaginator`, `NoPagination`, and the strategies that find the next page."""
 
 import re
-from copy import copy
-from typing import Any, Self
+from typing import Any
 
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonValue
-from cdk.declarative.components.requests.request_options import AnyPageTokenOption, RequestOption, RequestPath
+from cdk.declarative.components.requests.request_options import AnyPageTokenOption, RequestOption, put_at
 from cdk.declarative.model.context import BuildContext, Expression
 from cdk.declarative.model.page_result import PageResult
 from cdk.declarative.model.plug_points import AnyPaginationStrategy, AnyPaginator, PageRequests, PageStrategy
-from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Decoder
 from cdk.rest.http.json_path import absence
 from cdk.rest.http.messages import Headers
@@ -33,12 +31,10 @@ class NoPagination(AnyPaginator):
     """
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageRequests:
-        return _OnePage()
+        return PageRequests(_OnePage())
 
 
-class _OnePage(PageRequests):
-    def apply(self, draft: RequestBuilder, token: JsonValue, size: int | None) -> None: ...
-
+class _OnePage(PageStrategy):
     def next(self, page: PageResult, size: int | None) -> JsonValue:
         return None
 
@@ -66,7 +62,7 @@ class DefaultPaginator(AnyPaginator):
         if self.page_size_option is not None and strategy.size is None:
             where = ctx.where(self, "page_size_option")
             raise ManifestError(f"{where}: there is no page size to send; set page_size in pagination_strategy")
-        return _StrategyPages(self, strategy, ctx)
+        return PageRequests(strategy, put_at(self.page_token_option, ctx), put_at(self.page_size_option, ctx))
 
     def shrinking_problem(self) -> str:
         if problem := self.pagination_strategy.shrinking_problem():
@@ -78,47 +74,6 @@ class DefaultPaginator(AnyPaginator):
             if self.page_size_option
             else "there is no page_size_option, so the page size would not be sent to the API"
         )
-
-
-class _StrategyPages(PageRequests):
-    """Pages found by a strategy."""
-
-    def __init__(self, component: DefaultPaginator, strategy: PageStrategy, ctx: BuildContext) -> None:
-        self._strategy = strategy
-        self.size, self.reads_body, self.counts = strategy.size, strategy.reads_body, strategy.counts
-        self.deciding_paths = strategy.deciding_paths
-        self._put_token = None if component.page_token_option is None else component.page_token_option.build(ctx)
-        self._put_size = None if component.page_size_option is None else component.page_size_option.build(ctx)
-
-    def of_slice(self) -> Self:
-        strategy = self._strategy.of_slice()
-        if strategy is self._strategy:
-            return self
-        pages = copy(self)
-        pages._strategy = strategy  # noqa: SLF001 - its own copy
-        return pages
-
-    def first(self) -> JsonValue:
-        return self._strategy.first()
-
-    def apply(self, draft: RequestBuilder, token: JsonValue, size: int | None) -> None:
-        if self._put_token is not None and token is not None:
-            self._put_token(draft, token)
-        if self._put_size is not None:
-            self._put_size(draft, size)
-
-    def token_after(self, token: JsonValue, size: int | None) -> JsonValue:
-        return self._strategy.token_after(token, size)
-
-    def token_after_page(self, page: PageResult) -> JsonValue:
-        return self._strategy.token_after_page(page)
-
-    def doubt(self, page: PageResult, size: int | None) -> str:
-        return self._strategy.doubt(page, size)
-
-    def next(self, page: PageResult, size: int | None) -> JsonValue:
-        # APIs send a token of 0 or "" when there is no next page.
-        return self._strategy.next(page, size) or None
 
 
 class PageIncrement(AnyPaginationStrategy):
@@ -180,13 +135,8 @@ class _Counting(PageStrategy):
         by_records: bool,
         size_expression: Expression | None = None,
     ) -> None:
-        self.size, self._first, self._start, self._by_records, self._size_expression = (
-            size,
-            first,
-            start,
-            by_records,
-            size_expression,
-        )
+        self.size, self._first, self._start = size, first, start
+        self._by_records, self._size_expression = by_records, size_expression
         self.reads_body = size_expression is not None
         self.counts = "records" if by_records else f"pages from {start}"
 
@@ -329,6 +279,3 @@ class _AnyCase(dict[str, object]):
 
     def get(self, name: str, default: object = None) -> object:
         return super().get(name.lower(), default)
-
-
-__all__ = ["CursorPagination", "DefaultPaginator", "NoPagination", "OffsetIncrement", "PageIncrement", "RequestPath"]

@@ -31,6 +31,11 @@ class AnyPageTokenOption(Component, type=None):
         raise NotImplementedError
 
 
+def put_at(option: AnyPageTokenOption | None, ctx: BuildContext) -> Put | None:
+    """Return the function that puts a value into a request at the place of an option; None without an option."""
+    return None if option is None else option.build(ctx)
+
+
 class RequestOption(AnyPageTokenOption):
     """A place in a request: a query parameter, a header, a field of the form or of the JSON body.
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from cdk.base.errors import ManifestError
 from cdk.base.times.clock import assume_utc, parse_timestamp
 from cdk.base.values import JsonObject
-from cdk.declarative.components.requests.request_options import RequestOption
+from cdk.declarative.components.requests.request_options import RequestOption, put_at
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyIncrementalSync, Incremental
@@ -189,7 +189,7 @@ def _window_options(
     start: RequestOption | None, end: RequestOption | None, ctx: BuildContext
 ) -> Callable[[RequestBuilder, Slice], None]:
     """Return the function that puts the ends of a window into a request."""
-    put_start, put_end = (None if option is None else option.build(ctx) for option in (start, end))
+    put_start, put_end = put_at(start, ctx), put_at(end, ctx)
 
     def apply(draft: RequestBuilder, slice: Slice) -> None:
         window = slice.window

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
 from cdk.base.logs import FirstWarning, warn
 from cdk.base.values import JsonObject, JsonValue, Record, canonical, json_kind
-from cdk.declarative.components.requests.request_options import Put, RequestOption, is_empty
+from cdk.declarative.components.requests.request_options import Put, RequestOption, is_empty, put_at
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Expression
 from cdk.declarative.model.plug_points import AnyPartitionRouter, AnyStream, Router
@@ -42,7 +42,7 @@ class ListPartitionRouter(AnyPartitionRouter):
     def build(self, ctx: BuildContext) -> Router:
         """Build the router. Its partitions raise ManifestError: when the values are not a list."""
         name = ctx.expression(self, "cursor_field").text()
-        return _Listed(name, partial(self._values, ctx, FirstWarning()), _put(self.request_option, ctx))
+        return _Listed(name, partial(self._values, ctx, FirstWarning()), put_at(self.request_option, ctx))
 
     def _values(self, ctx: BuildContext, warning: FirstWarning) -> Sequence[JsonValue]:
         """Return the values: strings if the manifest lists them, values of any type if an expression returns them.
@@ -145,7 +145,7 @@ class _Parent:
     def __init__(self, config: ParentStreamConfig, ctx: BuildContext) -> None:
         self.stream = config.stream.build(ctx, as_parent=True)
         self.field = ctx.expression(config, "partition_field").text()
-        self.option, self.put = config.request_option, _put(config.request_option, ctx)
+        self.option, self.put = config.request_option, put_at(config.request_option, ctx)
         self.followed = [self.stream] if config.incremental_dependency else []
         key = ctx.expression(config, "parent_key").text()
         self._key = key.strip("/").split("/")
@@ -308,7 +308,10 @@ class Product(Router):
             router.apply(draft, slice)
 
 
-PartitionRouters: TypeAlias = AnyPartitionRouter | list[AnyPartitionRouter] | None
+PartitionRouters: TypeAlias = Annotated[
+    AnyPartitionRouter | list[AnyPartitionRouter] | None,
+    Field(description="The partitions, each of which is read separately; a list of routers means every combination."),
+]
 """The routers of a retriever: none, one, or a list, of which even one is a product: its parents are not followed."""
 
 
@@ -325,7 +328,3 @@ def listed_routers(written: PartitionRouters) -> Sequence[AnyPartitionRouter]:
     if written is None:
         return ()
     return written if isinstance(written, list) else [written]
-
-
-def _put(option: RequestOption | None, ctx: BuildContext) -> Put | None:
-    return None if option is None else option.build(ctx)

@@ -87,7 +87,7 @@ class PageSizeReduction(Component):
 
     def reduction(self, ctx: BuildContext, pages: PageRequests) -> Reduction:
         """Return how pages shrink. Raises ManifestError: when there is no page size, or it cannot become smaller."""
-        size = pages.size
+        size = pages.strategy.size
         if size is None:
             where = ctx.where(self, "type")
             raise ManifestError(f"{where}: there is no page size to reduce; set page_size and page_size_option")
