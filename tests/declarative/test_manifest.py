@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json
 from cdk.declarative.components import register
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.source import ManifestSource
-from cdk.declarative.syntax.validation_errors import problems
 from tests.work import counted_calls
 
 GOOD = """\
@@ -434,26 +432,6 @@ def test_secrets_of_a_config_are_in_no_error(tmp_path: Path) -> None:
         ManifestSource.load(file).streams({"password": "hunter2"})
 
     assert "hunter2" not in f"{refused.value} {refused.value.detail}"
-
-
-def test_problems_without_a_file_name_the_form_that_was_meant() -> None:
-    from pydantic import ValidationError  # noqa: PLC0415 - only this test needs it
-
-    from cdk.declarative.components.streams.incremental import DatetimeBasedCursor  # noqa: PLC0415
-
-    value: dict[str, Json] = {
-        "type": "DatetimeBasedCursor",
-        "cursor_field": "a",
-        "datetime_format": "%s",
-        "start_datetime": 5,
-    }
-    with pytest.raises(ValidationError) as refused:
-        DatetimeBasedCursor.model_validate(value)
-
-    told = "start_datetime: found 5, expected a string or a MinMaxDatetime; write '5', in quotes"
-    assert told == problems(refused.value, value)
-    assert problems(refused.value).startswith("start_datetime")
-    assert problems(KeyError("Nothing")) == "there is no component 'Nothing'"
 
 
 def _written(folder: Path, *changes: tuple[str, str]) -> Path:

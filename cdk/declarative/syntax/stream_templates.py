@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import dataclass
 
 import yaml
 
@@ -13,6 +14,7 @@ from cdk.declarative.syntax.json_edit import replace_at, set_at
 from cdk.rest.http.json_path import path as json_path
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """One value to set in each copy of a template.
 
@@ -21,32 +23,26 @@ class Setting:
     string is parsed as YAML.
     """
 
-    def __init__(
-        self,
-        path: Sequence[Expression],
-        value: Expression,
-        *,
-        create: bool = False,
-        when: Expression | None = None,
-        types: tuple[type, ...] = (),
-        as_yaml: bool = False,
-    ) -> None:
-        self._path, self._value, self._create, self._when, self._types = path, value, create, when, types
-        self._as_yaml = as_yaml
+    path: Sequence[Expression]
+    value: Expression
+    create: bool
+    when: Expression | None
+    types: tuple[type, ...]
+    as_yaml: bool
 
     def apply(self, copy: JsonValue, names: Names) -> None:
         """Set the value in a copy of the template; do nothing if the copy cannot hold it at that place."""
-        if self._when is not None and not self._when.true(names):
+        if self.when is not None and not self.when.true(names):
             return
-        value = self._value.value(names, types=self._types)
-        if self._as_yaml and isinstance(value, str):
+        value = self.value.value(names, types=self.types)
+        if self.as_yaml and isinstance(value, str):
             value = _parsed(value)
-        path = [part.text(names) for part in self._path]
+        path = [part.text(names) for part in self.path]
         if type(value) in {int, float} and path != ["name"] and isinstance(json_path(*path)(copy), str):
             # A number that replaces a string of the template becomes a string, such as an id in the path of a request.
             value = str(value)
         with suppress(ValueError):
-            if not replace_at(copy, path, value) and self._create:
+            if not replace_at(copy, path, value) and self.create:
                 set_at(copy, path, value)
 
 

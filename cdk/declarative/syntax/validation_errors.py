@@ -40,8 +40,6 @@ from cdk.declarative.syntax.json_edit import part_at
 from cdk.declarative.syntax.legacy_syntax import replacement_of_old_field, replacement_of_removed_type
 
 _SHOWN = 8
-# Entries of an error's location that name a form tried there: `list[str]`, `function-plain[_pick()]`.
-_FORM = re.compile(r"[\[(]")
 _OWN_KEYS = frozenset({"type", "$parameters"})
 
 
@@ -57,6 +55,9 @@ class ManifestProblem:
     text: str
     certain: bool = True
     inside: bool = True
+
+    def __str__(self) -> str:
+        return f"{dotted(self.keys)}: {self.text}" if self.keys else self.text
 
     def explains(self, keys: Keys) -> bool:
         """Whether a validation error at these keys needs no message of its own."""
@@ -93,15 +94,6 @@ def _inherited(detail: ErrorDetails, value: JsonValue, keys: Keys) -> str:
     named_fields = set(re.findall(r"\w+", detail["msg"]))
     names = [name for name in parameters if name in named_fields and value.get(name) == parameters[name]]
     return f"; {' and '.join(names)} came from $parameters" if names else ""
-
-
-def problems_of(error: ValidationError) -> list[ManifestProblem]:
-    """Return the problems that an error reports, for a caller that no longer has the value."""
-    by_keys: dict[Keys, ManifestProblem] = {}
-    for detail in error.errors(include_url=False):
-        keys = tuple(key for key in detail["loc"] if isinstance(key, int) or not _FORM.search(key))
-        by_keys.setdefault(keys, ManifestProblem(keys, _failed_check(detail)))
-    return list(by_keys.values())
 
 
 def misspelt(value: JsonValue, model: type[BaseModel]) -> Iterator[ManifestProblem]:
@@ -358,15 +350,3 @@ def _described(value: JsonValue) -> str:
     """Return a value as errors show it; a component is shown by its type."""
     kind = value.get("type") if isinstance(value, Mapping) else None
     return with_article(kind) if isinstance(kind, str) and kind in Component.registry else shown(value)
-
-
-def problems(error: Exception, value: JsonValue = None) -> str:
-    """Return the messages of a ValidationError, one a line, without places in a file.
-
-    value: the component that was validated, for messages about the form that was meant.
-    """
-    if not isinstance(error, ValidationError):
-        return f"there is no component {error}"
-    kind = Component.registry.get(str(value.get("type"))) if isinstance(value, Mapping) else None
-    problem_list = problems_of(error) if kind is None else explained(value, kind, error)
-    return "\n".join(f"{dotted(p.keys)}: {p.text}" if p.keys else p.text for p in problem_list)

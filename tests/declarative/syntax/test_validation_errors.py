@@ -10,7 +10,7 @@ from cdk.declarative.components import register
 from cdk.declarative.components.records.decoders import CsvDecoder
 from cdk.declarative.components.streams.partition_routers import UnionPartitionRouter
 from cdk.declarative.model.component import Component
-from cdk.declarative.syntax.validation_errors import explained, misspelt, problems_of
+from cdk.declarative.syntax.validation_errors import explained, misspelt
 
 register()
 
@@ -86,13 +86,6 @@ def test_a_list_that_is_too_short_is_told_beside_what_is_wrong_inside_it() -> No
     (problem,) = explained(*refused(UnionPartitionRouter, value))
 
     assert problem.text == "found an empty list, expected 2 or more elements"
-
-
-def test_an_error_without_its_value_names_no_forms() -> None:
-    *_, error = refused(Component.registry["DeclarativeStream"], {"type": "DeclarativeStream", "primary_key": 5})
-
-    assert {("retriever",), ("primary_key",)} <= {problem.keys[:1] for problem in problems_of(error)}
-    assert not [problem for problem in problems_of(error) if "function" in str(problem.keys)]
 
 
 def test_a_value_that_is_right_has_no_slips() -> None:

@@ -15,7 +15,7 @@ from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.model.plug_points import AnyComponentsResolver, AnyRetriever, AnyStreams, StreamParts
 from cdk.declarative.syntax.parameters import propagate
 from cdk.declarative.syntax.stream_templates import Setting, filled
-from cdk.declarative.syntax.validation_errors import problems
+from cdk.declarative.syntax.validation_errors import explained
 from cdk.rest import path
 from cdk.state.slice import WHOLE, Slice
 from cdk.streams.checkpoint.parent_state import without_states
@@ -42,8 +42,8 @@ class ComponentMappingDefinition(Component):
     def build(self, ctx: BuildContext, *, as_yaml: bool) -> Setting:
         """Return the setting. as_yaml: whether a rendered string is parsed as YAML."""
         return Setting(
-            [ctx.expression(self, "field_path", part) for part in self.field_path],
-            ctx.expression(self, "value"),
+            path=[ctx.expression(self, "field_path", part) for part in self.field_path],
+            value=ctx.expression(self, "value"),
             create=self.create_or_update,
             when=ctx.expression(self, "condition") if self.condition else None,
             types=PYTHON_TYPES.get(self.value_type or "", ()),
@@ -227,10 +227,14 @@ class DynamicDeclarativeStream(Component):
 
 def streams_of_copy(document: Mapping[str, JsonValue], ctx: BuildContext, template: str) -> Iterator[DeclaredStream]:
     """Yield the streams of a filled copy of a template. Raises ManifestError: when the copy is not a valid stream."""
+    kind = Component.registry.get(str(document["type"]))
+    if kind is None:
+        raise ManifestError(f"the streams of {template!r}: there is no component {document['type']!r}")
     try:
-        stream = Component.registry[str(document["type"])].model_validate(document)
-    except (KeyError, ValidationError) as error:
-        raise ManifestError(f"the streams of {template!r}: {problems(error, document)}") from None
+        stream = kind.model_validate(document)
+    except ValidationError as error:
+        problems = "\n".join(map(str, explained(document, kind, error)))
+        raise ManifestError(f"the streams of {template!r}: {problems}") from None
     if not isinstance(stream, AnyStreams):
         raise ManifestError(f"the streams of {template!r}: found a {document['type']}, expected a stream")
     yield from stream.streams(ctx)

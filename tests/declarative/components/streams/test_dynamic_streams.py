@@ -230,6 +230,10 @@ def test_two_streams_with_one_name_are_refused() -> None:
         ({"type": "NoAuth"}, "the streams of 'tables': found a NoAuth, expected a stream"),
         ({"type": "DeclarativeStream", "retriever": None}, "the streams of 'tables': retriever: "),
         ({"schema_loader": {"type": "Nope"}}, "the streams of 'tables': schema_loader"),
+        (
+            {"primary_key": 5},
+            "primary_key: found 5, expected a string, a list of strings or a list of lists of strings",
+        ),
     ],
 )
 def test_a_copy_that_is_no_stream_is_refused_with_the_name_of_the_template(template: Any, said: str) -> None:
