@@ -5,14 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
 
 from pydantic import ValidationError
 
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.logs import logger
 from cdk.base.validation_messages import shown
-from cdk.base.values import JsonObject, JsonValue, as_list, as_object, dotted, undotted
+from cdk.base.values import JsonObject, JsonValue, Keys, as_list, as_object, dotted, undotted
 from cdk.base.yaml_file import YamlFile
 from cdk.declarative.components import register
 from cdk.declarative.interpolation.errors import ExpressionError
@@ -22,8 +21,6 @@ from cdk.declarative.syntax.legacy_syntax import adapt, migrate
 from cdk.declarative.syntax.parameters import propagate
 from cdk.declarative.syntax.references import References, has_at_most
 from cdk.declarative.syntax.validation_errors import ManifestProblem, explained, misspelt
-
-Keys: TypeAlias = tuple[str | int, ...]
 
 ROOT = "DeclarativeSource"
 MOST_PARTS = 2_000_000

@@ -174,15 +174,13 @@ def compile_template(text: str, where: str = "", parameters: frozenset[str] | No
     if not has_expression(text):
         # Jinja drops one newline at the end of a template, so a text without expressions must lose it too.
         plain = text.removesuffix("\n")
-        return _template(text, where, _constant(lambda _: plain))
-    from cdk.declarative.interpolation.build import build  # noqa: PLC0415 - imports Jinja
+        evaluation = _constant(lambda _: plain)
+    else:
+        from cdk.declarative.interpolation.build import build  # noqa: PLC0415 - imports Jinja
 
-    evaluation = build(text, where, parameters)
-    fixed = not evaluation.names and not evaluation.varies
-    return _template(text, where, _constant(evaluation.run, quotes=evaluation.quotes) if fixed else evaluation)
-
-
-def _template(text: str, where: str, evaluation: Evaluation) -> Template:
+        evaluation = build(text, where, parameters)
+        if not evaluation.names and not evaluation.varies:
+            evaluation = _constant(evaluation.run, quotes=evaluation.quotes)
     return Template(
         text,
         where,

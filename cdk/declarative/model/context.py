@@ -44,7 +44,8 @@ V = TypeVar("V")
 def _ignore(*_: object) -> None: ...
 
 
-def _as_it_is(error: ManifestError) -> ManifestError:
+def as_it_is(error: ManifestError) -> ManifestError:
+    """Return an error unchanged, for a stream that belongs to no manifest."""
     return error
 
 
@@ -75,7 +76,7 @@ class Runtime:
     """Called with the config values that the run changed, by their path, to save them."""
     on_rate_limited: Callable[[str, float], None] = _ignore
     """Called with a stream's name and the seconds it has to wait because of an API limit."""
-    located: Callable[[ManifestError], ManifestError] = _as_it_is
+    located: Callable[[ManifestError], ManifestError] = as_it_is
     """Returns an error of an expression with its line in the manifest added."""
     folder: Path = Path()
     """The folder of the manifest; schema files are looked up there."""
@@ -130,8 +131,7 @@ class BuildContext:
 
         A value that is not a string, such as a number or a boolean, becomes an expression that evaluates to itself.
         """
-        value = getattr(component, field) if text is None else text
-        base: dict[str, object] = {"config": self.config, "parameters": component.parameters}
+        value, base = getattr(component, field) if text is None else text, self._base(component)
         if not isinstance(value, str):
             return Expression(None, base, value)
         template = _compiled(value, self.where(component, field), frozenset(component.parameters))
@@ -145,9 +145,7 @@ class BuildContext:
 
     def mapping(self, component: Component, field: str) -> "MappingExpression":
         """Return the map of expressions in a field: keys and values are expressions, and null values are omitted."""
-        value = getattr(component, field)
-        base: dict[str, object] = {"config": self.config, "parameters": component.parameters}
-        where = self.where(component, field)
+        value, where, base = getattr(component, field), self.where(component, field), self._base(component)
         try:
             return MappingExpression(compile_mapping(value or {}, where, frozenset(component.parameters)), base, where)
         except ExpressionError as error:
@@ -155,12 +153,14 @@ class BuildContext:
 
     def nested(self, component: Component, field: str) -> "NestedExpression":
         """Return the value in a field of a component that holds expressions at any depth."""
-        base: dict[str, object] = {"config": self.config, "parameters": component.parameters}
-        value, where = getattr(component, field), self.where(component, field)
+        value, where, base = getattr(component, field), self.where(component, field), self._base(component)
         try:
             return NestedExpression(compile_nested(value, where, frozenset(component.parameters)), base)
         except ExpressionError as error:
             return NestedExpression(NestedTemplate(value, where, broken(error).value), base)
+
+    def _base(self, component: Component) -> dict[str, object]:
+        return {"config": self.config, "parameters": component.parameters}
 
     def number(self, component: Component, field: str, default: T) -> float | T:
         """Return the number in a field of a component; `default` if the field is null.

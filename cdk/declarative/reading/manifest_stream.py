@@ -11,6 +11,7 @@ from cdk.base.errors import BadState, ManifestError
 from cdk.base.times.clock import Clock
 from cdk.base.values import JsonObject, JsonSchema, JsonValue, as_object
 from cdk.declarative.interpolation.errors import ExpressionError
+from cdk.declarative.model.context import as_it_is
 from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.model.plug_points import Incremental, SliceReader
 from cdk.rest.auth.tokens import IssuedToken
@@ -51,8 +52,8 @@ class ManifestStream(DeclaredStream):
         self.name, self.primary_key = name, primary_key
         self.reader, self._clock, self._schema, self._migrate = reader, clock, schema, migrate
         self._incremental, self._requested = incremental, requested
-        self.issue: Callable[[float], Mapping[str, IssuedToken]] = _no_tokens
-        self._located: Callable[[ManifestError], ManifestError] = _as_it_is
+        self.issue: Callable[[float], Mapping[str, IssuedToken]] = lambda _: {}
+        self._located: Callable[[ManifestError], ManifestError] = as_it_is
         if incremental is not None:
             self.cursor, self.cursor_field = incremental.cursor, incremental.cursor.field
             self.supports_checkpointing = True
@@ -177,16 +178,6 @@ def not_picklable(stream: str) -> TypeError:
 
 def _resuming_pages(reload: Callable[[], Stream]) -> Stream:
     return reload().resuming_pages()
-
-
-def _as_it_is(error: ManifestError) -> ManifestError:
-    """Return the error unchanged, for a stream that belongs to no manifest."""
-    return error
-
-
-def _no_tokens(_: float) -> Mapping[str, IssuedToken]:
-    """Return no tokens, for requests that need none."""
-    return {}
 
 
 class _AirbyteStateReader(PassingReader):

@@ -11,7 +11,7 @@ from pydantic import Field
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.schema_validator import DRAFT_2020_12, SchemaValidator
 from cdk.base.values import JsonObject, JsonValue, canonical, json_kind
-from cdk.declarative.components.records.transformations import AddedFieldDefinition, Text, removers_of
+from cdk.declarative.components.records.transformations import AddedFieldDefinition, Pointers, Text, removers_of
 from cdk.declarative.interpolation.template import compile_nested, compile_template
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
@@ -141,10 +141,7 @@ class ConfigRemoveFields(AnyConfigTransformation):
         condition: "{{ config.get('token') }}"
     """
 
-    field_pointers: list[list[Text]] = Field(
-        description="Paths of the fields. In a name, `*`, `?` and `[ab]` are wildcards as in file names; `**` stands "
-        "for any number of names."
-    )
+    field_pointers: Pointers
     condition: Text = Field("", description="Whether to remove the fields; reads `config`. Empty means always.")
 
     def build(self, ctx: BuildContext) -> Change:

@@ -29,6 +29,14 @@ def _as_text(value: JsonValue) -> JsonValue:
 Text: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
 """A string; YAML may also hold it as a number or a boolean."""
 
+Pointers: TypeAlias = Annotated[
+    list[list[Text]],
+    Field(
+        description="Paths of the fields. In a name, `*`, `?` and `[ab]` are wildcards as in file names; `**` stands "
+        "for any number of names."
+    ),
+]
+
 
 class AddedFieldDefinition(Component):
     """A field to add, and its value.
@@ -218,10 +226,7 @@ class RemoveFields(AnyTransformation):
           - [address, "*", geo]
     """
 
-    field_pointers: list[list[Text]] = Field(
-        description="Paths of the fields. In a name, `*`, `?` and `[ab]` are wildcards as in file names; `**` stands "
-        "for any number of names."
-    )
+    field_pointers: Pointers
     condition: Text = Field(
         "",
         description="Removes every value for which it is true; reads `property`, the value. As in Airbyte, it is "

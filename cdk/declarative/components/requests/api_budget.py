@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Annotated, TypeAlias
 
 from pydantic import Field, field_validator
 
@@ -55,6 +56,11 @@ class HttpRequestRegexMatcher(Component):
         )
 
 
+Matchers: TypeAlias = Annotated[
+    list[HttpRequestRegexMatcher], Field(description="The requests that the policy applies to; all if empty.")
+]
+
+
 class Rate(Component):
     """A maximum number of calls within an interval.
 
@@ -82,9 +88,7 @@ class UnlimitedCallRatePolicy(AnyCallRatePolicy):
             url_path_pattern: /oauth/token
     """
 
-    matchers: list[HttpRequestRegexMatcher] = Field(
-        description="The requests that the policy applies to; all if empty."
-    )
+    matchers: Matchers
 
     def build(self, ctx: BuildContext) -> CallRatePolicy:
         return _policy(ctx, self, "matchers", None, self.matchers)
@@ -104,9 +108,7 @@ class FixedWindowCallRatePolicy(AnyCallRatePolicy):
 
     period: str = Field(description="Length of a window, ISO 8601: `PT1M`, `P1D`.")
     call_limit: int | str = Field(description="The maximum number of calls in a window; a number or an expression.")
-    matchers: list[HttpRequestRegexMatcher] = Field(
-        description="The requests that the policy applies to; all if empty."
-    )
+    matchers: Matchers
 
     def build(self, ctx: BuildContext) -> CallRatePolicy:
         """Build the policy.
@@ -129,9 +131,7 @@ class MovingWindowCallRatePolicy(AnyCallRatePolicy):
     """
 
     rates: list[Rate] = Field(min_length=1, description="The rates, all of which apply.")
-    matchers: list[HttpRequestRegexMatcher] = Field(
-        description="The requests that the policy applies to; all if empty."
-    )
+    matchers: Matchers
 
     def build(self, ctx: BuildContext) -> CallRatePolicy:
         """Build the policy. Raises ManifestError: when a rate is not positive, or a request's weight exceeds it."""

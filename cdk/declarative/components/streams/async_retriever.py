@@ -139,9 +139,7 @@ class AsyncRetriever(AnyRetriever):
     failed_retry_wait_time_in_seconds: int | str | None = Field(
         None, description="The wait before a failed job is created again, in seconds; none by default."
     )
-    partition_router: PartitionRouters = Field(
-        None, description="The partitions, each of which is read separately; a list of routers means every combination."
-    )
+    partition_router: PartitionRouters = None
     decoder: AnyDecoder | None = Field(None, description="Decodes the responses about the job; JSON by default.")
     download_decoder: AnyDecoder | None = Field(None, description="Decodes the download; JSON by default.")
 

@@ -153,9 +153,7 @@ class SimpleRetriever(AnyRetriever):
     record_selector: RecordSelector = Field(description="Turns a response into records.")
     paginator: AnyPaginator | None = Field(None, description="How pages are determined and requested.")
     decoder: AnyDecoder | None = Field(None, description="Decodes response bodies; JSON by default.")
-    partition_router: PartitionRouters = Field(
-        None, description="The partitions, each of which is read separately; a list of routers means every combination."
-    )
+    partition_router: PartitionRouters = None
     ignore_stream_slicer_parameters_on_paginated_requests: bool = Field(
         False,
         description="Whether only the request for the first page has request options of the partition and the cursor.",
