@@ -1,6 +1,7 @@
 """Adapters from custom pagination strategies and requesters to the plug points."""
 
 from copy import copy
+from dataclasses import dataclass
 from typing import Any, Self
 
 from cdk.compat.airbyte.custom_object import CustomCodeError, CustomObject
@@ -98,18 +99,15 @@ class _OwnDraft(RequestBuilder):
         self.arguments, self.original_url = arguments, url
 
     def request(self) -> Request:
-        return _OwnRequest(self, super().request())
+        request = super().request()
+        return _OwnRequest(request.method, request.url, request.params, request.headers, request.body, draft=self)
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class _OwnRequest(Request):
     """A request with a reference to the draft that it was made from."""
 
-    __slots__ = ("draft",)
-    draft: _OwnDraft
-
-    def __init__(self, draft: _OwnDraft, request: Request) -> None:
-        super().__init__(request.method, request.url, request.params, request.headers, request.body)
-        object.__setattr__(self, "draft", draft)
+    draft: _OwnDraft | None = None
 
 
 class _OwnSender:
@@ -127,8 +125,8 @@ class _OwnSender:
 
         Raises CustomCodeError: the requester raised an exception, or returned an object of another type.
         """
-        assert isinstance(request, _OwnRequest)
-        draft: _OwnDraft = request.draft
+        draft = request.draft if isinstance(request, _OwnRequest) else None
+        assert draft is not None
         answer = self._custom.call(
             "send_request",
             path=None if draft.url == draft.original_url else draft.url,

@@ -120,15 +120,6 @@ def migrating(custom: CustomObject) -> Callable[[JsonValue], JsonValue]:
     return migrate
 
 
-def changing(custom: CustomObject) -> Callable[[JsonObject], None]:
-    """Adapt a custom transformation of the config, which changes it in place."""
-
-    def change(config: JsonObject) -> None:
-        custom.call("transform", config)
-
-    return change
-
-
 def validating(custom: CustomObject) -> Callable[[JsonValue], None]:
     """Adapt a custom validation. Its ValueErrors and ConfigErrors pass through to the caller."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonValue
@@ -57,7 +58,7 @@ def _adapted(component: CustomComponent, ctx: BuildContext, *parts: object) -> o
 
 _ADAPTERS: Mapping[str, Callable[..., object]] = {
     "CustomBackoffStrategy": lambda custom, _: adapt_http.custom_backoff(custom),
-    "CustomConfigTransformation": lambda custom, _: adapt_records.changing(custom),
+    "CustomConfigTransformation": lambda custom, _: partial(custom.call, "transform"),
     "CustomDecoder": lambda custom, _: adapt_records.CustomDecoderAdapter(custom),
     "CustomErrorHandler": lambda custom, _: adapt_http.CustomErrorHandlerAdapter(custom),
     "CustomPartitionRouter": lambda custom, ctx: adapt_slices.CustomRouterAdapter(custom, ctx.stream, ctx.window),

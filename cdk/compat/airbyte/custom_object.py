@@ -2,15 +2,16 @@
 
 import inspect
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from cdk.base.errors import CdkError, FatalError
 from cdk.base.process.connector_line import connector_line
+from cdk.base.run import setting
 from cdk.declarative.model.context import Runtime
 
-_runtime: ContextVar[Runtime] = ContextVar("runtime")
+_runtime: ContextVar[Runtime | None] = ContextVar("runtime", default=None)
 
 
 class CustomCodeError(FatalError):
@@ -24,17 +25,12 @@ def runtime() -> Runtime:
 
     In threads that custom code starts itself, this is a new runtime with default settings.
     """
-    return _runtime.get(None) or Runtime()
+    return _runtime.get() or Runtime()
 
 
-@contextmanager
-def running(runtime: Runtime) -> Iterator[None]:
+def running(runtime: Runtime) -> AbstractContextManager[Runtime]:
     """Set what `runtime()` returns to custom code inside the block."""
-    token = _runtime.set(runtime)
-    try:
-        yield
-    finally:
-        _runtime.reset(token)
+    return setting(_runtime, runtime)
 
 
 class CustomObject:

@@ -18,7 +18,7 @@ from cdk.compat.airbyte.datetimes import ab_datetime_parse
 from cdk.compat.airbyte.http.response import texts
 from cdk.compat.airbyte.interpolation import InterpolatedMapping, InterpolatedString, Text
 from cdk.compat.airbyte.plain_types import Config, Parameters, WithParameters
-from cdk.rest import Request, error_for
+from cdk.rest import Request, error_for, path
 from cdk.rest.auth.static import basic_credentials
 
 LENT = datetime.min.replace(tzinfo=UTC)
@@ -195,9 +195,7 @@ class SelectiveAuthenticator(DeclarativeAuthenticator):
         *_: object,
         **__: object,
     ) -> DeclarativeAuthenticator:
-        selection: JsonValue = config
-        for name in authenticator_selection_path:
-            selection = selection.get(name) if isinstance(selection, Mapping) else None
+        selection = path(*authenticator_selection_path)(config)
         if str(selection) not in authenticators:
             where = ".".join(authenticator_selection_path)
             raise ValueError(f"the config says {where} = {selection!r}, expected one of {sorted(authenticators)}")

@@ -50,6 +50,20 @@ class _Counting(PaginationStrategy):
     def get_page_size(self) -> int | None:
         return self._page_size
 
+    def next_page_token(
+        self,
+        response: requests.Response,  # noqa: ARG002
+        last_page_size: int,
+        last_record: Mapping[str, JsonValue] | None,  # noqa: ARG002
+        last_page_token_value: JsonValue = None,
+    ) -> JsonValue:
+        number, step = self._position(last_page_token_value, last_page_size)
+        return next_number(number, step, last_page_size, self._page_size)
+
+    def _position(self, token: JsonValue, size: int) -> tuple[int, int]:
+        """Return the number of the page of `token`, with `size` records, and how far the next page is from it."""
+        raise NotImplementedError
+
 
 @dataclass
 class PageIncrement(_Counting):
@@ -62,15 +76,8 @@ class PageIncrement(_Counting):
     def initial_token(self) -> JsonValue:
         return self.start_from_page if self.inject_on_first_request else None
 
-    def next_page_token(
-        self,
-        response: requests.Response,  # noqa: ARG002
-        last_page_size: int,
-        last_record: Mapping[str, JsonValue] | None,  # noqa: ARG002
-        last_page_token_value: JsonValue = None,
-    ) -> JsonValue:
-        number = _counted(last_page_token_value, self.start_from_page)
-        return next_number(number, 1, last_page_size, self._page_size)
+    def _position(self, token: JsonValue, size: int) -> tuple[int, int]:  # noqa: ARG002
+        return _counted(token, self.start_from_page), 1
 
 
 @dataclass
@@ -83,14 +90,8 @@ class OffsetIncrement(_Counting):
     def initial_token(self) -> JsonValue:
         return 0 if self.inject_on_first_request else None
 
-    def next_page_token(
-        self,
-        response: requests.Response,  # noqa: ARG002
-        last_page_size: int,
-        last_record: Mapping[str, JsonValue] | None,  # noqa: ARG002
-        last_page_token_value: JsonValue = None,
-    ) -> JsonValue:
-        return next_number(_counted(last_page_token_value or 0, 0), last_page_size, last_page_size, self._page_size)
+    def _position(self, token: JsonValue, size: int) -> tuple[int, int]:
+        return _counted(token or 0, 0), size
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """OAuth with single-use refresh tokens: each exchange returns the next one, which is saved in the config."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from cdk.base.values import JsonValue
@@ -9,6 +9,7 @@ from cdk.compat.airbyte.datetimes import ab_datetime_format
 from cdk.compat.airbyte.http.auth import DeclarativeOauth2Authenticator
 from cdk.compat.airbyte.interpolation import Text
 from cdk.compat.airbyte.plain_types import Config
+from cdk.rest import path as value_at
 from cdk.rest.auth.tokens import TokenNotIssued, held_tokens
 
 _CREDENTIALS = "credentials"
@@ -95,6 +96,5 @@ class DeclarativeSingleUseRefreshTokenOauth2Authenticator(DeclarativeOauth2Authe
 
 
 def _at(config: JsonValue, path: Sequence[str]) -> str:
-    for name in path:
-        config = config.get(name) if isinstance(config, Mapping) else None
-    return "" if config is None else str(config)
+    value = value_at(*path)(config)
+    return "" if value is None else str(value)
