@@ -12,6 +12,7 @@ from cdk.declarative.model.context import BuildContext, Expression
 from cdk.declarative.model.page_result import PageResult
 from cdk.declarative.model.plug_points import AnyPaginationStrategy, AnyPaginator, PageRequests, PageStrategy
 from cdk.rest import Decoder
+from cdk.rest.errors.wait_strategies import as_seconds
 from cdk.rest.http.json_path import absence
 from cdk.rest.http.messages import Headers
 from cdk.rest.pagination.page_number import next_number
@@ -158,9 +159,9 @@ class _Counting(PageStrategy):
     def next(self, page: PageResult, size: int | None) -> JsonValue:
         if self._size_expression is not None:
             rendered = self._size_expression.value({"response": page.body, **page.names})
-            if not isinstance(rendered, int | float | str):
+            if (number := as_seconds(rendered)) is None:
                 raise ManifestError(f"the page size is {rendered!r}, expected a number")
-            size = int(rendered)
+            size = int(number)
         # In a list of lists, an API may count either level: a page is full by the larger number.
         count = max(page.raw, page.selected)
         return next_number(self._number(page), page.raw if self._by_records else 1, count, size)

@@ -137,6 +137,16 @@ def test_a_body_that_is_decoded_as_it_comes_is_not_seen() -> None:
     assert queries(api) == [{}, {"page": "1"}]
 
 
+def test_a_page_size_that_the_response_does_not_have_is_an_error_of_the_manifest() -> None:
+    api = MockApi()
+    api.get("/items").returns(json=rows(1, n="many"))
+
+    result = run(api, paginator=paginator({"type": "OffsetIncrement", "page_size": "{{ response.n }}"}))
+
+    assert isinstance(result.error, ManifestError)
+    assert "the page size is 'many', expected a number" in result.error.message
+
+
 def test_a_link_header_names_the_next_page() -> None:
     api = MockApi()
     link = {"Link": '<https://api.example.com/items?at=2>; rel="next"'}
