@@ -4463,7 +4463,7 @@ BUGS = [
     Bug(
         "an own connection is refused where nothing answers it",
         "rest/http/own_connections",
-        "    if _PROCESS.refusals and connection.sends:\n",
+        "    if _REFUSING.items and connection.sends:\n",
         "    if False:\n",
     ),
     Bug(

@@ -11,16 +11,19 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
 from ipaddress import ip_address
 from types import FrameType
+from typing import Generic, TypeVar
 
 from cdk.base.errors import ConfigError, FatalError
 from cdk.base.process.connector_line import calling_line
 from cdk.base.process.unseen_refusals import note_unseen
 from cdk.rest.http.egress import Egress, process_egress
 
+T = TypeVar("T")
 _ALLOWED = ("cdk.rest.http.requests_adapter", "cdk.rest.http.egress", "cdk.state.stores.sql", "py4j.", "pyspark.")
 """Modules that may connect: they send the kit's requests and states, or communicate with Spark on this machine."""
 
@@ -66,81 +69,59 @@ class _Limit:
             self._names[host] = None
 
 
-@dataclass(slots=True)
-class _Process:
-    """How own connections in this process are handled.
+class _Blocks(Generic[T]):
+    """The active blocks of one kind, as the item that each has added. Thread-safe."""
 
-    refusals: the number of active `refusing` blocks. limits: one for each `limiting` block. notices: one dict for each
-    `noticing` block, keyed by the line that opens a connection.
-    """
+    def __init__(self) -> None:
+        self.items: tuple[T, ...] = ()
 
-    refusals: int = 0
-    limits: tuple[_Limit, ...] = ()
-    notices: list[dict[str, str]] = field(default_factory=list)
-    watched: bool = False
-    changing: threading.Lock = field(default_factory=threading.Lock)
+    @contextmanager
+    def active(self, item: T) -> Iterator[T]:
+        """Watch connections during this block, with `item` among those of its kind."""
+        with _CHANGING:
+            _watch()
+            self.items += (item,)
+        try:
+            yield item
+        finally:
+            with _CHANGING:
+                self.items = tuple(each for each in self.items if each is not item)
 
 
-_PROCESS = _Process()
+_CHANGING = threading.Lock()
+_REFUSING = _Blocks[object]()
+_LIMITS = _Blocks[_Limit]()
+_NOTICES = _Blocks[dict[str, str]]()
 
 
-@contextmanager
-def refusing() -> Iterator[None]:
+def refusing() -> AbstractContextManager[object]:
     """Make each own connection during this block, in any thread, raise OwnConnection."""
-    _watch()
-    with _PROCESS.changing:
-        _PROCESS.refusals += 1
-    try:
-        yield
-    finally:
-        with _PROCESS.changing:
-            _PROCESS.refusals -= 1
+    return _REFUSING.active(object())
 
 
-@contextmanager
-def limiting() -> Iterator[None]:
+def limiting() -> AbstractContextManager[object]:
     """Make each own connection during this block, in any thread, to a host that is not allowed raise ConfigError.
 
     The limit is `process_egress`; does nothing if there is none. Raises ConfigError: when that of the environment is
     invalid.
     """
     egress = process_egress()
-    if egress is None:
-        yield
-        return
-    _watch()
-    limit = _Limit(egress)
-    with _PROCESS.changing:
-        _PROCESS.limits += (limit,)
-    try:
-        yield
-    finally:
-        with _PROCESS.changing:
-            _PROCESS.limits = tuple(each for each in _PROCESS.limits if each is not limit)
+    return nullcontext() if egress is None else _LIMITS.active(_Limit(egress))
 
 
-@contextmanager
-def noticing() -> Iterator[Mapping[str, str]]:
+def noticing() -> AbstractContextManager[Mapping[str, str]]:
     """Collect the targets of own connections during this block: a text for each line of code that opens one."""
-    _watch()
-    notices: dict[str, str] = {}
-    _PROCESS.notices.append(notices)
-    try:
-        yield notices
-    finally:
-        _PROCESS.notices = [each for each in _PROCESS.notices if each is not notices]
+    return _NOTICES.active({})
 
 
+@cache
 def _watch() -> None:
     """Add the audit hook, only once, because hooks cannot be removed."""
-    with _PROCESS.changing:
-        if not _PROCESS.watched:
-            sys.addaudithook(_audit)
-            _PROCESS.watched = True
+    sys.addaudithook(_audit)
 
 
 def _audit(event: str, arguments: tuple[object, ...]) -> None:
-    if not event.startswith("socket.") or not (_PROCESS.refusals or _PROCESS.limits or _PROCESS.notices):
+    if not event.startswith("socket.") or not (_REFUSING.items or _LIMITS.items or _NOTICES.items):
         return
     connection = _connection(event, arguments)
     frame = sys._getframe(1)  # noqa: SLF001 - ten times as fast as `inspect`
@@ -155,20 +136,20 @@ def _audit(event: str, arguments: tuple[object, ...]) -> None:
             arguments[0].close()  # libraries close their socket only after an OSError
         raise
     if connection.sends:
-        for notices in _PROCESS.notices:
+        for notices in _NOTICES.items:
             line = calling_line(frame)
             notices.setdefault(line or str(connection), f"{connection}{line}")
 
 
 def _check(connection: _Connection, frame: FrameType) -> None:
     """Raise OwnConnection or ConfigError if a connection is refused."""
-    if _PROCESS.refusals and connection.sends:
+    if _REFUSING.items and connection.sends:
         raise OwnConnection(
             f"found a connection to {connection} that the kit does not open{calling_line(frame)}, expected requests by "
             "the kit only, because a cassette, a simulation or a mock API answers no others; send them with "
             "`HttpStream` or `HttpClient` of `cdk.rest`, or read from the network"
         )
-    for limit in _PROCESS.limits:
+    for limit in _LIMITS.items:
         try:
             limit.check(connection)
         except ConfigError as error:
