@@ -28,7 +28,7 @@ from cdk.declarative.model.field_shapes import (
     kind_of,
     parts_of,
 )
-from cdk.declarative.syntax.legacy_syntax import former_types
+from cdk.declarative.syntax.legacy_syntax import FORMER_TYPES
 
 _ROOT = "DeclarativeSource"
 _PARAMETERS = {"type": "object", "description": "Values that this component passes to all components below it."}
@@ -87,11 +87,10 @@ def manifest_schema() -> dict[str, Json]:
     """
     resolved = resolved_schema()
     definitions = {name: _written(schema) for name, schema in resolved["definitions"].items()}
-    former = former_types()
-    for old, today in former.items():
+    for old, today in FORMER_TYPES.items():
         names = definitions[_defined(today)]["properties"]["type"]["enum"] if today else []
         names += [old] if today else []
-    alone = "|".join(sorted(old for old, today in former.items() if today is None))
+    alone = "|".join(sorted(old for old, today in FORMER_TYPES.items() if today is None))
     definitions[_FORMER] = {
         "title": "A component of old manifests",
         "type": "object",

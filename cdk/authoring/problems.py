@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from cdk.base.errors import CdkError, ConfigError
@@ -49,7 +50,6 @@ class Problems:
     def __init__(self, file: Path, secrets: Secrets) -> None:
         self._file, self._secrets = file, secrets
         self._found: dict[Problem, None] = {}
-        self._loaded: list[YamlFile | None] = []
 
     @property
     def all(self) -> list[Problem]:
@@ -119,11 +119,9 @@ class Problems:
             return replace(problem, message=words, line=int(end["line"]), column=int(end["column"]))
         return replace(problem, line=_line_of(document, problem.path))
 
-    @property
+    @cached_property
     def _document(self) -> YamlFile | None:
-        if not self._loaded:
-            self._loaded.append(_read_file(self._file))
-        return self._loaded[0]
+        return _read_file(self._file)
 
 
 @contextmanager

@@ -103,7 +103,7 @@ def conditional_reads(snapshot: HttpSnapshot) -> Iterator[ConditionalResult]:
     The slice may have only one request that can be conditional; retries of it are allowed.
     """
     sender = _ConditionalSender(snapshot.probe())
-    by: SliceSender = sender
+    by: SliceSender = sender.send
     with setting(slice_sender, by):
         yield sender.result
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from cdk.base.values import JsonObject, JsonSchema, JsonValue
+from cdk.base.values import JsonSchema, JsonValue
 from cdk.compat.airbyte.http.auth import DeclarativeAuthenticator
 from cdk.compat.airbyte.plain_types import Record, StreamSlice
+from cdk.declarative.model.slice_names import window_fields
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.read_slice import read_slice
@@ -96,11 +97,7 @@ class StreamFacade(Stream):
 
 def slice_facade(slice: Slice, fields: tuple[str, str] = ("start_time", "end_time")) -> StreamSlice:
     """Convert a slice to the form that custom code uses. fields: the names of the window's start and end."""
-    window: JsonObject = {}
-    if slice.window is not None:
-        window = {fields[0]: slice.window.start}
-        if slice.window.end is not None:
-            window[fields[1]] = slice.window.end
+    window = window_fields(slice, fields)
     facade = StreamSlice(partition=dict(slice.partition), cursor_slice=window, extra_fields=slice.extra)
     facade.native = slice
     return facade

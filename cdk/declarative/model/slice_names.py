@@ -34,12 +34,15 @@ class SliceView(JsonObject):
 
 def view(slice: Slice, fields: tuple[str, str]) -> SliceView:
     """Return the slice as expressions see it. fields: the names of its window's start and end."""
-    window: JsonObject = {}
-    if slice.window is not None:
-        window[fields[0]] = slice.window.start
-        if slice.window.end is not None:
-            window[fields[1]] = slice.window.end
-    return SliceView(slice, window)
+    return SliceView(slice, window_fields(slice, fields))
+
+
+def window_fields(slice: Slice, fields: tuple[str, str]) -> JsonObject:
+    """Return the ends of a slice's window, as far as it has them, under the names in `fields`."""
+    window = slice.window
+    if window is None:
+        return {}
+    return {fields[0]: window.start, **({} if window.end is None else {fields[1]: window.end})}
 
 
 def slice_names(slice: SliceView) -> JsonObject:

@@ -51,15 +51,16 @@ _REBUILT = frozenset(
         "SingleSlice",
     }
 )
-_OLD_TYPES = frozenset(_RENAMED) | _REBUILT
+FORMER_TYPES: Mapping[str, str | None] = {**dict.fromkeys(_REBUILT), **_RENAMED}
+"""The types of old manifests and their names today; None for a type without a direct successor."""
 _REQUEST = ("request_parameters", "request_headers", "request_body_data", "request_body_json")
 
-_REMOVED = {
+REMOVED_TYPES: Mapping[str, str] = {
     "InterpolatedRequestOptionsProvider": "put its fields into the HttpRequester",
     "PerPartitionCursor": "use incremental_sync and partition_router, which are combined automatically",
 }
-# Fields that are ignored unless the manifest is old, and their replacements today.
-_NEW_FIELDS = {
+"""What to write instead of a removed type."""
+REPLACED_FIELDS: Mapping[str, str] = {
     "field_pointer": "field_path",
     "limit_option": "page_size_option",
     "request_options_provider": "request_parameters and request_headers of the requester",
@@ -70,21 +71,7 @@ _NEW_FIELDS = {
     "urls_extractor": "download_target_extractor",
     "urls_requester": "download_target_requester",
 }
-
-
-def replacement_of_removed_type(name: str) -> str | None:
-    """Return what to write instead of a removed type; None for a type that was not removed."""
-    return _REMOVED.get(name)
-
-
-def former_types() -> Mapping[str, str | None]:
-    """Return the types of old manifests and their names today; None for a type without a direct successor."""
-    return {**dict.fromkeys(_REBUILT), **_RENAMED}
-
-
-def replacement_of_old_field(field: str) -> str | None:
-    """Return today's replacement for a field of old manifests; None for a field that never existed."""
-    return _NEW_FIELDS.get(field)
+"""Fields that are ignored unless the manifest is old, and their replacements today."""
 
 
 def migrate(manifest: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
@@ -132,7 +119,7 @@ class _LegacyUsage:
                     self.look(part)
                 return
             if (kind := value.get("type")) is not None:
-                self.old_types |= isinstance(kind, str) and (kind in _OLD_TYPES or _is_old(value))
+                self.old_types |= isinstance(kind, str) and (kind in FORMER_TYPES or _is_old(value))
             self.options |= "$options" in value
             for part in value.values():
                 self.look(part)

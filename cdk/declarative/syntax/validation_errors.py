@@ -37,7 +37,7 @@ from cdk.declarative.model.field_shapes import (
     words,
 )
 from cdk.declarative.syntax.json_edit import part_at
-from cdk.declarative.syntax.legacy_syntax import replacement_of_old_field, replacement_of_removed_type
+from cdk.declarative.syntax.legacy_syntax import REMOVED_TYPES, REPLACED_FIELDS
 
 _SHOWN = 8
 _OWN_KEYS = frozenset({"type", "$parameters"})
@@ -222,7 +222,7 @@ def _field_guesses(
     # Parameters become fields of all components below, and expressions read them under any name.
     expected = {*fields_of(model), *as_object(value.get("$parameters")), *misspelt_fields}
     for name in () if open_to_more(model) else value:
-        if name not in expected and (replacement := replacement_of_old_field(name)) is not None:
+        if name not in expected and (replacement := REPLACED_FIELDS.get(name)) is not None:
             text = f"the field {name!r} of {kind} is ignored; use {replacement} instead"
             yield ManifestProblem((*keys, name), text, certain=False)
 
@@ -252,7 +252,7 @@ def _misspelt_fields(model: type[BaseModel], value: Mapping[str, JsonValue], *, 
 
 def _near(name: str, free: Sequence[str]) -> str | None:
     """Return the known field that an unknown one means: its replacement if it is an old one, else the nearest."""
-    if (replacement := replacement_of_old_field(name)) is not None:
+    if (replacement := REPLACED_FIELDS.get(name)) is not None:
         return replacement if replacement in free else None
     return nearest(name, free)
 
@@ -267,7 +267,7 @@ def _unexpected_type(name: JsonValue, kind: str, members: Mapping[str, type[Base
     """Return the message for a `type` that is not allowed where a `kind` is expected."""
     if not isinstance(name, str):
         return f"found {_described(name)}, expected the type of {with_article(kind)}, a string"
-    if (reason := replacement_of_removed_type(name)) is not None:
+    if (reason := REMOVED_TYPES.get(name)) is not None:
         return f"the type {name!r} is no longer part of the language: {reason}"
     if name in Component.registry:
         return f"{with_article(name)} is not allowed here{_expected(members)}"

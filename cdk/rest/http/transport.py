@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeAlias
 from urllib.parse import urljoin
 
 from cdk.base.errors import FatalError
@@ -37,12 +37,8 @@ class Transport(Protocol):
         """Send `request` and wait for its response."""
 
 
-class SliceSender(Protocol):
-    """Decides how the requests of a slice are sent."""
-
-    def send(self, transport: Transport, request: Request) -> Response:
-        """Send `request` by `transport`, possibly with conditions, and return the response."""
-
+SliceSender: TypeAlias = Callable[[Transport, Request], Response]
+"""Sends a request of a slice by a transport, possibly with conditions, and returns the response."""
 
 slice_sender: ContextVar[SliceSender | None] = ContextVar("slice_sender", default=None)
 """The SliceSender of the slice that is read in this thread; None if requests are sent unchanged."""
@@ -57,7 +53,7 @@ class SliceSenderTransport:
     def send(self, request: Request) -> Response:
         """Return the response to `request`. Raises what the transport and the slice_sender raise."""
         current = slice_sender.get()
-        return self._transport.send(request) if current is None else current.send(self._transport, request)
+        return self._transport.send(request) if current is None else current(self._transport, request)
 
 
 class Offline(Transport):
