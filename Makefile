@@ -18,7 +18,7 @@ PROGRAMS := $(foreach program,$(FROM_NPM),$(VENV)/$(firstword $(subst @, ,$(prog
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format unit docs planted crash budgets properties fuzz bench bench-spark bench-ui oracle descriptions peer-tables test-peers test-spark-versions clean
+.PHONY: help install demo test lint format unit docs planted crash budgets properties fuzz bench bench-spark bench-ui oracle descriptions peer-tables test-peers test-spark-versions test-lowest clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -147,6 +147,17 @@ $(VENV)/dlt/.dlt-$(DLT):
 SPARKS ?=
 test-spark-versions: $(VENV)/.installed-dev  ## what each version of Spark can do, and refuses (SPARKS='3.5 4.0'); 1.2 GB each
 	$(BIN)/python -m tests.spark.versions $(SPARKS)
+
+test-lowest: $(VENV)/lowest/.installed  ## the tests with the lowest version of each dependency; some: ARGS='tests/state -x'
+	$(VENV)/lowest/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# Of all installers, uv alone can choose the lowest versions.
+$(VENV)/lowest/.installed: pyproject.toml | $(BIN)/python
+	@echo "installing into $(VENV)/lowest (once; a few minutes) ..."
+	@$(BIN)/python -m venv $(VENV)/lowest
+	@$(VENV)/lowest/bin/python -m pip -qq --disable-pip-version-check install uv
+	@$(VENV)/lowest/bin/uv -q pip install --python $(VENV)/lowest/bin/python --resolution lowest-direct -e '.[dev]'
+	@touch $@
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) $(VENV)-spark-* build demo *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -6,6 +6,7 @@ import pytest
 
 from cdk.base.documents import parse_json, read_document
 from cdk.base.errors import ConfigError
+from cdk.base.values import as_list
 
 
 def test_json_and_yaml_give_the_same(tmp_path: Path) -> None:
@@ -22,6 +23,20 @@ def test_a_text_that_is_no_json_is_placed_and_not_kept_with_the_error() -> None:
 
     assert refused.value.__cause__ is None
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("levels", [501, 900, 2_000, 100_000])
+def test_a_text_that_is_nested_too_deeply_is_refused_on_all_versions_of_python(levels: int) -> None:
+    with pytest.raises(ConfigError, match=r"option config: .*(nested deeper than 500 levels|depth limit)"):
+        parse_json(b'{"a": ' + b"[" * levels + b"]" * levels + b"}", "option config")
+
+
+def test_a_wide_document_may_have_any_number_of_lists() -> None:
+    deep = b"[" * 499 + b"]" * 499
+
+    value = parse_json(b"[" + b"[]," * 10_000 + deep + b"]", "option config")
+
+    assert len(as_list(value)) == 10_001
 
 
 def test_a_missing_file_is_made_of_the_example_beside_it(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ class Remembering(PagedStream):
         return Page([{"count": self.count}], None)
 
 
-@pytest.mark.parametrize("execute", [serial, Threads(1), Threads(8)], ids=["serial", "one", "up to eight"])
+@pytest.mark.parametrize("execute", [serial, Threads(1)], ids=["serial", "one"])
 def test_the_stream_itself_reads_what_is_read_alone(execute: Executor) -> None:
     stream = Remembering()
 
