@@ -51,7 +51,8 @@ class RequestBuilder:
     def put(self, part: RequestPart, path: Sequence[str], value: JsonValue) -> None:
         """Add one value; `path` has one part except in a JSON body.
 
-        Raises ManifestError: when the place already has a value, except the same value in a JSON body.
+        Raises ManifestError: when the place already has a value. In a JSON body, the same value may be added again, and
+        the fields of objects are joined.
         """
         match part:
             case "request_parameter":
@@ -119,9 +120,11 @@ class RequestBuilder:
             node = node.setdefault(key, {}) if isinstance(node, dict) else None
         if not isinstance(node, dict):
             raise self._already_set(f"{' > '.join(path)} of the JSON body")
-        if last in node and node[last] != value:
+        if isinstance(value, dict) and isinstance(node.setdefault(last, {}), dict):
+            for name, item in value.items():
+                self._put_deep([*path, name], item)
+        elif node.setdefault(last, value) != value:
             raise self._already_set(f"{' > '.join(path)} of the JSON body")
-        node[last] = value
 
     def _already_set(self, what: str) -> ManifestError:
         return ManifestError(f"{self.where}: {what} is set twice; keep it in one place")

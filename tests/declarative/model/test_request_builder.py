@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from cdk.base.errors import ManifestError
+from cdk.base.values import JsonObject
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest.http.messages import RequestPart
 
@@ -38,6 +39,21 @@ def test_a_json_body_takes_the_same_value_twice_but_no_other() -> None:
     request = made.request()
     assert request.body == b'{"filter":{"since":1,"until":2}}'
     assert request.headers["Content-Type"] == "application/json"
+
+
+def test_objects_of_a_json_body_are_joined() -> None:
+    made = draft("POST")
+    token: JsonObject = {"paging": {"first": 25, "after": "x"}}
+    made.put("body_json", ["variables"], token)
+    made.put("body_json", ["variables"], {"paging": {"first": 25}, "by": {"id": 1}})
+
+    with pytest.raises(ManifestError, match="variables > paging > after of the JSON body is set twice"):
+        made.put("body_json", ["variables"], {"paging": {"after": "y"}})
+    with pytest.raises(ManifestError, match="variables > paging of the JSON body is set twice"):
+        made.put("body_json", ["variables"], {"paging": 1})
+
+    assert made.request().body == b'{"variables":{"paging":{"first":25,"after":"x"},"by":{"id":1}}}'
+    assert token == {"paging": {"first": 25, "after": "x"}}
 
 
 def test_a_form_is_written_as_one() -> None:
