@@ -12,7 +12,7 @@ from cdk.declarative.components.auth.sharing import config_saver, definition, se
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyAuthenticator
 from cdk.declarative.syntax.json_edit import remover
-from cdk.rest import Authenticator, OAuth2
+from cdk.rest import Authenticator, Bearer, OAuth2
 from cdk.rest.auth.oauth2 import StoredTokens, TokenFields
 from cdk.rest.auth.token_owner import register_bearer
 from cdk.rest.auth.token_response import Refusal
@@ -133,6 +133,8 @@ class OAuthAuthenticator(AnyAuthenticator):
         Raises ManifestError: when a setting is missing without which no access token can be obtained.
         """
         self._check(ctx)
+        if self.token_refresh_endpoint is None and self.refresh_token_updater is None:
+            return Bearer(self._text(ctx, "access_token_value"))  # used as long as it works
         authenticator = shared(ctx.runtime.logins, self._key(ctx), lambda: self._oauth(ctx))
         register_bearer(authenticator)
         return authenticator
@@ -173,8 +175,7 @@ class OAuthAuthenticator(AnyAuthenticator):
         access_token: Setting | None = (
             None if self.access_token_value is None else self._text(ctx, "access_token_value")
         )
-        # A token without an expiry and without an endpoint for new ones is used as long as it works.
-        expires: Setting = self._text(ctx, "token_expiry_date") if self.token_refresh_endpoint else "9999-12-31"
+        expires: Setting = self._text(ctx, "token_expiry_date")
         refresh_token_name, stored, assertion = self.refresh_token_name, None, None
         if (updater := self.refresh_token_updater) is not None:
             refresh_token_name = updater.refresh_token_name

@@ -23,7 +23,7 @@ class NoAuth(AnyAuthenticator):
 
 
 class ApiKeyAuthenticator(AnyAuthenticator):
-    """Sends a key in a header, a query parameter or the body, even if the key is empty.
+    """Sends a key in a header, a query parameter or the body, even if the key is empty. A header needs a name.
 
     Example:
         type: ApiKeyAuthenticator
@@ -40,16 +40,17 @@ class ApiKeyAuthenticator(AnyAuthenticator):
     header: str | None = Field(None, description="Name of the header for the key. Superseded by `inject_into`.")
     inject_into: RequestOption | None = Field(None, description="Where in requests the key goes.")
 
-    def build(self, ctx: BuildContext) -> Authenticator:
+    def build(self, ctx: BuildContext) -> Authenticator | None:
         """Build the authenticator. Raises ManifestError: when the place for the key is missing, or given twice."""
         if (self.header is None) == (self.inject_into is None):
             raise ManifestError(
                 f"{ctx.where(self, 'inject_into')}: either inject_into or header is required; set one of them"
             )
         key = ctx.expression(self, "api_token").text
-        if self.inject_into is None:
-            return ApiKey(key, name=ctx.expression(self, "header").text())
-        return ApiKey(key, name=self.inject_into.path(ctx), send_in=self.inject_into.inject_into)
+        option = self.inject_into
+        name = (ctx.expression(self, "header").text(),) if option is None else option.path(ctx)
+        part = "header" if option is None else option.inject_into
+        return None if part == "header" and not any(name) else ApiKey(key, name=name, send_in=part)
 
 
 class BearerAuthenticator(AnyAuthenticator):

@@ -119,6 +119,17 @@ def test_a_key_goes_where_its_option_says(option: Json, shown: Json) -> None:
     assert (sent.full_url, sent.headers, sent.body) == shown
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"header": "{{ config.nope }}"},
+        {"inject_into": {"type": "RequestOption", "inject_into": "header", "field_name": "{{ config.nope }}"}},
+    ],
+)
+def test_a_key_for_a_header_without_a_name_is_not_sent(place: Json) -> None:
+    assert Site().send({"type": "ApiKeyAuthenticator", "api_token": "x", **place}).headers == {}
+
+
 def test_a_key_needs_one_place() -> None:
     with pytest.raises(ManifestError, match="either inject_into or header is required"):
         Site().send({"type": "ApiKeyAuthenticator", "api_token": "x"})
@@ -203,6 +214,14 @@ def test_a_given_token_is_used_until_its_moment() -> None:
     assert Site().send({"type": "OAuthAuthenticator", "access_token_value": "zero"}).headers == {
         "Authorization": "Bearer zero"
     }
+
+
+def test_a_token_that_nothing_renews_needs_no_other_setting() -> None:
+    site = Site()
+    for token in ("zero", "one"):
+        written = {"client_secret": "{{ config.key) }}", "access_token_value": token}
+
+        assert site.send({"type": "OAuthAuthenticator", **written}).headers == {"Authorization": f"Bearer {token}"}
 
 
 def test_a_refresh_token_that_works_once_is_kept_and_has_one_owner() -> None:
