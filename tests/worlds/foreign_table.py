@@ -1,14 +1,15 @@
 """A table that another engine made, with columns of types that the kit does not write, and rows of its own."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 
 from cdk import Json, Record
 
@@ -48,6 +49,23 @@ KINDS: Mapping[str, tuple[pa.DataType, Sequence[Json]]] = {
 """Types of columns, by name, each with values."""
 
 
+def _add_columns(table: DeltaTable) -> None:
+    """Add columns that records may have fields for, unless one is there."""
+    there = {column.name for column in table.schema().fields}
+    new = {"c": "byte", "d": "float", "y": "binary"}
+    table.alter.add_columns([Field(name, PrimitiveType(kind)) for name, kind in new.items() if name not in there])
+
+
+WORKS: Mapping[str, Callable[[DeltaTable], object]] = {
+    "add columns": _add_columns,
+    "checkpoint": DeltaTable.create_checkpoint,
+    "compact": lambda table: table.optimize.compact(),
+    "expire": DeltaTable.cleanup_metadata,
+    "vacuum": lambda table: table.vacuum(0, dry_run=False, enforce_retention_duration=False),
+}
+"""What another engine does to a table without changing a value, by name."""
+
+
 @dataclass(frozen=True)
 class Foreign:
     """A table with columns of `KINDS`, by name, and rows; besides each row has a negative number `n`."""
@@ -57,6 +75,8 @@ class Foreign:
     partition_by: Json = None
     properties: Mapping[str, str] = field(default_factory=dict)
     constraint: str = ""
+    works: Sequence[str] = ()
+    """What the engine does to it after each turn, by the names of `WORKS`."""
 
     def values(self) -> list[Record]:
         """The rows, with a value of each column."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
+from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,11 +15,11 @@ from hypothesis import strategies as st
 
 from cdk import Json, Record
 from cdk.sync.reports.stream_report import StreamReport
-from tests.worlds.foreign_table import KINDS, Foreign, lost
+from tests.worlds.foreign_table import KINDS, WORKS, Foreign, lost
 from tests.worlds.table import key_of, rows
 from tests.worlds.test_records import TYPES, Put, Run, Turn, World, worlds
 
-NAMES = ("a", "b", "c", "d", "A", "c_d", "e", "at", "v")
+NAMES = ("a", "b", "c", "d", "c_d", "e", "at", "v", "x", "y")
 ID_KINDS = ("int8", "int16", "int32", "int64", "string", "decimal(38,0)", "decimal(10,2)", "float", "double", "date")
 PROPERTIES: st.SearchStrategy[Mapping[str, str]] = st.sampled_from(
     [*[{}] * 8, {"delta.enableChangeDataFeed": "true"}, {"delta.appendOnly": "true"}]
@@ -29,14 +30,15 @@ OF_IDS = {"byte": "int8", "short": "int16", "integer": "int32", "long": "integer
 
 @st.composite
 def foreign_worlds(draw: st.DrawFn) -> tuple[World, Foreign]:
+    options: dict[str, Json] = {"schema": draw(st.sampled_from(["evolve", "discard"]))}
     world = draw(worlds())
-    if world.options["write_mode"] == "overwrite":
-        allowed = {"allow_empty": True, "fail_safe_threshold": 100}
-        world = replace(world, options={**world.options, "remove_stale": allowed})
+    mode = world.options["write_mode"]
+    if mode == "overwrite":
+        options["remove_stale"] = {"allow_empty": True, "fail_safe_threshold": 100}
+    world = replace(world, options={**world.options, **options})
     columns = draw(st.dictionaries(st.sampled_from(NAMES), st.sampled_from(sorted(KINDS)), max_size=4))
-    if "a" in columns:
-        columns.pop("A", None)
-    if draw(st.booleans()) or not columns:
+    merges = mode == "append_dedup"
+    if draw(st.booleans()) or not columns or (merges and options["schema"] == "discard"):
         columns["id"] = draw(st.sampled_from(ID_KINDS))
     by = world.options.get("partition_by")
     if isinstance(by, str) and by != "n":
@@ -45,7 +47,8 @@ def foreign_worlds(draw: st.DrawFn) -> tuple[World, Foreign]:
         {}, optional={name: st.sampled_from(KINDS[kind][1]) for name, kind in columns.items()}
     )
     constraint = draw(st.sampled_from([*[""] * 8, "n > -100"]))
-    return world, Foreign(columns, draw(st.lists(cells, max_size=3)), by, draw(PROPERTIES), constraint)
+    works = draw(st.lists(st.sampled_from(sorted(WORKS)), max_size=3))
+    return world, Foreign(columns, draw(st.lists(cells, max_size=3)), by, draw(PROPERTIES), constraint, works)
 
 
 class Refused(Exception):
@@ -64,8 +67,10 @@ class ForeignRun(Run):
         """Sync each turn, unless the table is refused, as it then stays as it is. Raises Refused."""
         version = DeltaTable(self.path).version()
         try:
-            for turn in self.world.turns:
+            for turn, work in zip_longest(self.world.turns, self.table.works[: len(self.world.turns) - 1]):
                 self.turn(turn)
+                if work is not None:
+                    WORKS[work](DeltaTable(self.path))
         except Refused:
             assert (self.server.requests, DeltaTable(self.path).version()) == (0, version)
             raise
