@@ -191,10 +191,11 @@ BUGS = [
         "tests/streams/test_filled_again.py",
     ),
     Bug(
-        "a secret of the config may identify a partition",
-        "state/log/value_check",
-        "if not _IDENTITY.search(place):",
-        "if True:",
+        "a secret that identifies a partition is in the state",
+        "streams/stream",
+        "self._named(item) if isinstance(item, Partition) else item",
+        "item",
+        "tests/streams/test_partitions.py",
     ),
     Bug(
         "children of parents that did not change start from the cursor that all shared",

@@ -8,8 +8,8 @@ mark names the secret's place in the config and its encoding: `<secret credentia
 import json
 import re
 from base64 import b32encode, b64encode, urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache, reduce
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache, reduce
 from html import escape
 from urllib.parse import quote, quote_plus
 
@@ -25,6 +25,9 @@ SHORTEST = 4
 
 Some APIs accept `x` as a password.
 """
+
+MARKED = "<secret "
+"""The start of a mark."""
 
 _MARK = re.compile(r"<secret ([^<> ]+) ([A-Za-z0-9\-]+)>")
 
@@ -195,6 +198,18 @@ class SecretMarks:
         self._marks: dict[str, str] = {}
         self._pattern: re.Pattern[str] | None = None
 
+    def __bool__(self) -> bool:
+        return bool(self._secrets)
+
+    def are_in(self, text: str) -> bool:
+        """Whether `text` contains a secret of at least six characters: shorter ones are in many texts by chance."""
+        return any(form in text for form in self._forms)
+
+    @cached_property
+    def _forms(self) -> Sequence[str]:
+        long = [value for value in self._secrets.values() if len(value) >= _SHORTEST_CODED]
+        return list({form for value in long for form in spellings(value).values() if len(form) >= _SHORTEST_CODED})
+
     def cut(self, token: FieldValue) -> FieldValue:
         """Replace every secret in `token` by a mark, at any depth, including in keys."""
         if not self._secrets:
@@ -227,7 +242,7 @@ class SecretMarks:
         return f"<secret {list(self._secrets)[int(match.lastgroup[1:])]} url>"
 
     def _restored(self, text: str) -> str:
-        return _MARK.sub(self._value, text) if "<secret " in text else text
+        return _MARK.sub(self._value, text) if MARKED in text else text
 
     def _value(self, match: re.Match[str]) -> str:
         value = self._secrets.get(match[1])

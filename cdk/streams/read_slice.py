@@ -135,6 +135,8 @@ def _start_without_token(start: Position) -> Position:
 
 def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
     slice = _with_token(stream, slice)
+    if (partition := stream.restored(slice.partition)) is not slice.partition:
+        slice = replace(slice, partition=partition)
     finish, by_hand = _Finisher(stream, slice), stream.advanced_by_hand
     records: list[Record] = []
     for item in stream.items(slice):

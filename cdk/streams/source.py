@@ -91,7 +91,7 @@ class Source:
         """The same streams, with the secrets of the config assigned to each."""
         marks = SecretMarks(secret_places(self.config_schema, config))
         for stream in streams:
-            stream.secrets = marks
+            stream.guard(marks)
         return streams
 
     @property

@@ -5,6 +5,7 @@ import re
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -16,11 +17,12 @@ import orjson
 from cdk.base.errors import ConfigError, FatalError
 from cdk.base.logs import logger
 from cdk.base.process.connector_line import defined_at
-from cdk.base.secret_masking import SecretMarks
+from cdk.base.secret_masking import MARKED, SecretMarks
 from cdk.base.times.clock import system_clock
 from cdk.base.values import FieldValue, JsonSchema, JsonValue
 from cdk.state.position import Position, digest_of
 from cdk.state.slice import WHOLE, Partition, Slice
+from cdk.state.stored_positions import StoredPositions
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.parent_state import ParentState, followed_until, without_states
 from cdk.streams.checkpoint.partitioned import PartitionCheckpointReader
@@ -187,17 +189,19 @@ class Stream(metaclass=_StreamType):
         Raises FatalError: `partitions` returned something else than partitions.
         """
         now = self.now()
-        partitions = self._checked(self._iterable(self._partitions_from(state), "partitions"))
+        state = self._with_named_partitions(state)
         return PartitionCheckpointReader(
-            self._following(partitions, now), lambda partition, position: self.slices(partition, position, now), state
+            self._following(self.listed(state), now),
+            lambda partition, position: self.slices(partition, position, now),
+            state,
         )
 
-    def _checked(self, partitions: Iterable[Partition | ParentState]) -> Iterator[Partition | ParentState]:
-        """The partitions, checked one by one, since authors may write them without types.
+    def listed(self, state: StreamState) -> Iterator[Partition | ParentState]:
+        """The partitions to read from `state` on, as states name them: without secrets, see `restored`.
 
-        Raises FatalError: an item is not a partition.
+        Each is checked, since authors may write them without types. Raises FatalError: an item is not a partition.
         """
-        for item in partitions:
+        for item in self._iterable(self._partitions_from(state), "partitions"):
             kind: type = type(item)
             if kind is not Partition and not issubclass(kind, Partition | ParentState):
                 raise FatalError(
@@ -205,7 +209,25 @@ class Stream(metaclass=_StreamType):
                     f"{defined_at(self.partitions)}",
                     stream=self.name,
                 )
-            yield item
+            yield self._named(item) if isinstance(item, Partition) else item
+
+    def restored(self, partition: Partition) -> Partition:
+        """The partition with the secrets that `listed` has replaced."""
+        if MARKED not in partition.key:
+            return partition
+        return Partition(self.secrets.restore(partition.fields), extra=partition.extra)
+
+    def _with_named_partitions(self, state: StreamState) -> StreamState:
+        """The state with its partitions as `listed` names them: other programs write the secrets into it."""
+        if not any(map(self.secrets.are_in, StoredPositions.of(state.positions).texts if self.secrets else ())):
+            return state
+        return replace(state, positions={self._named(each): at for each, at in state.positions.items()})
+
+    def _named(self, partition: Partition) -> Partition:
+        """The partition as states name it: connectors mark ids as secret, such as that of an account."""
+        if not self.secrets.are_in(partition.key):
+            return partition
+        return Partition(self.secrets.cut(partition.fields), extra=partition.extra)
 
     def _following(
         self, partitions: Iterable[Partition | ParentState], now: datetime
@@ -270,6 +292,10 @@ class Stream(metaclass=_StreamType):
         Such a read may resume at any page, even where state messages, which go to other programs, cannot express that.
         """
         return self
+
+    def guard(self, secrets: SecretMarks) -> None:
+        """Called by the source with what must not end up in the state."""
+        self.secrets = secrets
 
     def opened(self) -> None:
         """Called by the source once it has built the stream, before anything is read."""

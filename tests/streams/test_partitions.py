@@ -1,20 +1,27 @@
 """Partitions from lists, products, and the records of a parent."""
 
+from collections.abc import Iterable, Iterator, Sequence
+
 import pytest
 
 from cdk import (
     Done,
     FatalError,
+    Item,
     ParentState,
     Partition,
+    Slice,
     following_partitions,
     list_partitions,
     parent_partitions,
     records_of,
 )
 from cdk import product as every_combination
+from cdk.base.secret_masking import SecretMarks
+from cdk.base.values import Json, as_object, canonical, from_json
 from cdk.state.slice import WHOLE
-from tests.samples import PAGE, Plain, ShopOrders, Sparse, Users, moment
+from cdk.testing import read, state
+from tests.samples import PAGE, Orders, Plain, ShopOrders, Sparse, Users, moment
 
 
 def test_a_list_gives_a_partition_per_value() -> None:
@@ -73,3 +80,54 @@ def test_following_a_parent_gives_its_children_before_the_progress_that_brought_
 
 def test_a_field_of_a_partition_may_be_called_parent() -> None:
     assert next(iter(parent_partitions(Users(), parent="id"))) == Partition.of(parent=0)
+
+
+SECRET = "hunter2-hunter2"
+
+
+class Accounts(Orders):
+    """Orders of accounts whose ids the connector marks as secret."""
+
+    def __init__(self, ids: Sequence[Json]) -> None:
+        super().__init__()
+        self.ids = ids
+        self.guard(SecretMarks([("account.id", SECRET), ("pin", "1234")]))
+
+    def partitions(self) -> Iterable[Partition]:
+        return [Partition({"account": value}, extra={"id": value}) for value in self.ids]
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        assert slice.partition["account"] == slice.extra["id"]
+        yield from super().read_records(slice)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [SECRET, f"https://api.example.com/accounts/{SECRET}/orders", {"parent_slice": {"id": SECRET}}, [1, f"{SECRET}?"]],
+    ids=["itself", "in an address", "in the partition of a parent", "in a list"],
+)
+def test_a_secret_that_identifies_a_partition_is_in_no_state(secret: Json) -> None:
+    stream = Accounts(["other-1234", secret])
+
+    first = read(stream)
+    again = read(stream, state=first.state_messages)
+
+    assert first.error is None
+    assert [record["account"] for record in first.records] == [r["account"] for r in read(Accounts(stream.ids)).records]
+    assert {canonical(record["account"]) for record in first.records} == {canonical(each) for each in stream.ids}
+    assert SECRET not in canonical(first.states)
+    assert "<secret account.id plain>" in canonical(first.states)
+    assert first.states[-1]["states"][0]["partition"]["account"] == "other-1234"
+    assert (again.states[-1], again.error) == (first.states[-1], None)
+    assert len(again.records) < len(first.records)
+
+
+def test_a_state_of_another_program_with_the_secret_is_resumed_from() -> None:
+    stream = Accounts([SECRET])
+    first = read(stream)
+    theirs = from_json(canonical(first.states[-1]).replace("<secret account.id plain>", SECRET))
+
+    again = read(stream, state=state(accounts=as_object(theirs)))
+
+    assert len(again.records) < len(first.records)
+    assert again.states[-1] == first.states[-1]

@@ -109,7 +109,7 @@ class ManifestStream(DeclaredStream):
         router = self.reader.router
         if router is None or not router.shares_cursor or state.shares_cursor:
             return super()._partitions_from(state)
-        return router.resuming(filter(None, state.positions)).partitions(state.parents)
+        return router.resuming(map(self.restored, filter(None, state.positions))).partitions(state.parents)
 
     def partitions(self) -> Iterable[Partition]:
         return without_states(self.partitions_since({}))

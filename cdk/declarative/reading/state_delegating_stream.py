@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import partial
 
 from cdk.base.logs import logger
+from cdk.base.secret_masking import SecretMarks
 from cdk.base.times.iso_durations import Duration, earlier
 from cdk.base.values import JsonSchema, JsonValue
 from cdk.declarative.model.declared_stream import DeclaredStream
@@ -44,6 +45,10 @@ class DelegatingStream(DeclaredStream):
         self._chosen = stream
         self.cursor, self.cursor_field = stream.cursor, stream.cursor_field
         self.supports_checkpointing, self.in_one_task = stream.supports_checkpointing, stream.in_one_task
+
+    def guard(self, secrets: SecretMarks) -> None:
+        for stream in (self, self.full, self.incremental_stream):
+            stream.secrets = secrets
 
     @property
     def empty_state(self) -> JsonValue:

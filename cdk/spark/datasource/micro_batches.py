@@ -104,7 +104,7 @@ def micro_batch_steps(stream: Stream, state: StreamState, now: datetime, lag: ti
         return
     keys: set[str] = set()
     end = None if bound is None or stream.cursor is None else stream.cursor.moment(bound.until)
-    partitions = stream.partitions_since(state.parents)
+    partitions = stream.listed(state)
     for item in partitions if end is None else followed_until(end, partitions):
         if isinstance(item, ParentState):
             yield Step(parents={item.name: item.state})

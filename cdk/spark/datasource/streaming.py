@@ -148,7 +148,7 @@ class _BatchPlanner:
 
 def _partitions_by_key(stream: Stream, state: StreamState) -> Mapping[str, Partition]:
     """Return the current partitions by key, for a batch that an earlier process planned."""
-    return {partition.key: partition for partition in without_states(stream.partitions_since(state.parents))}
+    return {partition.key: partition for partition in without_states(stream.listed(state))}
 
 
 def _slice_limit(limit: ReadLimit) -> int | None:

@@ -1,10 +1,8 @@
 """Checks of values (valid JSON, size limit, no secrets) that run before the data that a value covers is written."""
 
-import re
 from collections.abc import Iterable
 
 from cdk.base.errors import StateError, StateTooLarge
-from cdk.base.logs import warn
 from cdk.base.secret_masking import Secrets, spellings
 from cdk.base.values import canonical, from_json
 from cdk.state.log.canonical_json import leaves
@@ -20,8 +18,6 @@ _WIRE_NAMES = (
 )
 # fmt: on
 """Names that the states of all connectors contain: a password such as `cursor` would match in every state."""
-_IDENTITY = re.compile(r"\.(?:partition|_cdk\.after)\.")
-"""In the path of a field of a partition."""
 
 
 class ValueCheck:
@@ -54,9 +50,7 @@ class ValueCheck:
 class SecretCheck:
     """Searches JSON texts for secrets: verbatim, and as spelled in URLs, JSON and base64.
 
-    Ignores secrets of fewer than six characters, and those that are part of a name that every state contains. Fields of
-    a partition may have some, with a warning: configs mark ids as secret, such as that of the account, which are in the
-    records of parents, too, and in the addresses that these contain.
+    Ignores secrets of fewer than six characters, and those that are part of a name that every state contains.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
@@ -64,28 +58,17 @@ class SecretCheck:
         long = [secret for secret in named if len(secret) >= _SHORTEST]
         self._mask = Secrets(long).mask
         self._spellings = {form for secret in long for form in spellings(secret).values() if len(form) >= _SHORTEST}
-        self._warned: set[str] = set()
         self._needles = [canonical(form)[1:-1].encode() for form in self._spellings]
 
     def refuse(self, text: bytes, path: str) -> None:
         """Raise StateError if a JSON text contains a secret, naming its path but never the secret."""
         if not any(needle in text for needle in self._needles):
             return
-        places = [
-            at for at, leaf in leaves(from_json(text), path) if any(form in str(leaf) for form in self._spellings)
-        ]
-        for place in places:
-            if not _IDENTITY.search(place):
+        for path_of_leaf, leaf in leaves(from_json(text), path):
+            if any(form in str(leaf) for form in self._spellings):
                 raise StateError(
                     "found a secret of the config, expected none: what is stored can be read by others; keep the "
                     "secret out of the cursor or token, for example out of its URL",
-                    path=self._mask(place),
+                    path=self._mask(path_of_leaf),
                 )
-        if not places:
-            raise StateError("found a secret of the config across several values, expected none", path=path)
-        if path not in self._warned:
-            self._warned.add(path)
-            warn(
-                f"{self._mask(places[0])}: a secret of the config identifies a partition, so every state contains it: "
-                "let only those read the state who may read the config, or remove `airbyte_secret` if it is only an id"
-            )
+        raise StateError("found a secret of the config across several values, expected none", path=path)

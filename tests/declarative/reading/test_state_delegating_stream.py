@@ -225,3 +225,33 @@ def test_a_read_in_full_without_a_cursor_resumes_at_its_pages_in_another_process
     supports = [each.supports_checkpointing for each in (stream, stream.resuming_pages(), travelled)]
     assert supports == [False, True, True]
     assert not pickle.loads(pickle.dumps(stream)).supports_checkpointing  # noqa: S301
+
+
+def test_a_secret_that_identifies_a_partition_is_in_no_state_of_either_stream() -> None:
+    api = MockApi()
+    router = {**LIST, "values": ["{{ config['account'] }}"]}
+    requester = {"request_parameters": {"account": "{{ stream_partition.region }}"}}
+    made = choice(api, router=router)
+    for each in ("full_refresh_stream", "incremental_stream"):
+        made[each]["retriever"]["requester"] |= requester
+    spec = {"properties": {"account": {"type": "string", "airbyte_secret": True}}}
+    manifest: dict[str, Json] = {
+        "version": "6.0.0",
+        "check": {"type": "CheckStream", "stream_names": ["items"]},
+        "streams": [made],
+        "spec": {"type": "Spec", "connection_specification": {"type": "object", **spec}},
+    }
+    config = {"account": "hunter2-hunter2"}
+    source = ManifestSource(Manifest(manifest), Runtime(transport=api, clock=lambda: NOW))
+    state: list[Any] = []
+    for path in ("export", "changes"):
+        api.requests.clear()
+        (stream,) = source.open(config)
+
+        found = read(stream, state=state)
+
+        assert (found.error, paths(api)) == (None, {path})
+        assert {request.params["account"] for request in api.requests} == {"hunter2-hunter2"}
+        assert "<secret account plain>" in str(found.states[-1])
+        assert "hunter2" not in str(found.states)
+        state = found.state_messages

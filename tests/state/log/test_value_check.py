@@ -4,7 +4,6 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from cdk import StateError
-from cdk.base.logs import warnings_in
 from cdk.base.values import Json
 from cdk.state.log.canonical_json import dumps_canonical
 from cdk.state.log.value_check import SecretCheck
@@ -28,28 +27,6 @@ def test_a_secret_is_refused_with_its_place_and_not_shown(value: Json, where: st
 
     assert refused.value.path == where
     assert SECRET not in str(refused.value)
-
-
-PARTITIONS: dict[str, dict[str, Json]] = {
-    "in a partition": {"states": [{"partition": {"id": SECRET, "parent_slice": {}}, "cursor": {}}]},
-    "in a parent": {"states": [{"partition": {"id": 1, "parent_slice": {"url": f"/accounts/{SECRET}/calls"}}}]},
-    "where a read resumes": {"states": [], "_cdk": {"after": {"id": SECRET}}},
-}
-
-
-@pytest.mark.parametrize("value", PARTITIONS.values(), ids=PARTITIONS.keys())
-def test_a_secret_may_identify_a_partition_with_a_warning(value: dict[str, Json]) -> None:
-    check, warnings = SecretCheck([SECRET]), list[str]()
-
-    with warnings_in(warnings):
-        for _ in range(2):
-            check.refuse(dumps_canonical(value, "x"), "state of calls")
-
-    (warning,) = warnings
-    assert "a secret of the config identifies a partition" in warning
-    assert SECRET not in warning
-    with pytest.raises(StateError, match="found a secret"):
-        check.refuse(dumps_canonical({**value, "state": {"url": SECRET}}, "x"), "state of calls")
 
 
 def test_a_secret_that_is_a_key_is_not_shown_in_the_place() -> None:
