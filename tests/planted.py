@@ -193,8 +193,8 @@ BUGS = [
     Bug(
         "a secret that identifies a partition is in the state",
         "streams/stream",
-        "self._named(item) if isinstance(item, Partition) else item",
-        "item",
+        "return self._named(item) if isinstance(item, Partition) else item",
+        "return item",
         "tests/streams/test_partitions.py",
     ),
     Bug(

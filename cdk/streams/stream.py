@@ -199,17 +199,20 @@ class Stream(metaclass=_StreamType):
     def listed(self, state: StreamState) -> Iterator[Partition | ParentState]:
         """The partitions to read from `state` on, as states name them: without secrets, see `restored`.
 
-        Each is checked, since authors may write them without types. Raises FatalError: an item is not a partition.
+        Raises FatalError: an item is not a partition.
         """
-        for item in self._iterable(self._partitions_from(state), "partitions"):
-            kind: type = type(item)
-            if kind is not Partition and not issubclass(kind, Partition | ParentState):
-                raise FatalError(
-                    f"partitions has a {kind.__name__}, expected a Partition such as `Partition.of(region='eu')`"
-                    f"{defined_at(self.partitions)}",
-                    stream=self.name,
-                )
-            yield self._named(item) if isinstance(item, Partition) else item
+        return map(self._checked, self._iterable(self._partitions_from(state), "partitions"))
+
+    def _checked(self, item: Partition | ParentState) -> Partition | ParentState:
+        """The partition as states name it, checked, since authors may write them without types."""
+        kind: type = type(item)
+        if kind is not Partition and not issubclass(kind, Partition | ParentState):
+            raise FatalError(
+                f"partitions has a {kind.__name__}, expected a Partition such as `Partition.of(region='eu')`"
+                f"{defined_at(self.partitions)}",
+                stream=self.name,
+            )
+        return self._named(item) if isinstance(item, Partition) else item
 
     def restored(self, partition: Partition) -> Partition:
         """The partition with the secrets that `listed` has replaced."""
