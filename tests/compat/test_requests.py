@@ -302,6 +302,42 @@ class UntilEmpty(PageIncrement):
     assert run.records == [{"id": 1}]
 
 
+@pytest.mark.parametrize(
+    ("finds", "stop"),
+    [
+        ("super().next_page_token(response, last_page_size, last_record)", "{{ not headers['Link']['next'] }}"),
+        ("self._cursor_value.eval(self.config, response=next(self.decoder.decode(response))) or None", None),
+    ],
+)
+def test_a_strategy_extends_the_cursors_of_the_language(tmp_path: Path, finds: str, stop: Json) -> None:
+    code = f"""
+from airbyte_cdk.sources.declarative.requesters.paginators.strategies.cursor_pagination_strategy import (
+    CursorPaginationStrategy,
+)
+
+class UntilRepeated(CursorPaginationStrategy):
+    def next_page_token(self, response, last_page_size, last_record, last_page_token_value=None):
+        token = {finds}
+        return None if token == last_page_token_value else token
+"""
+    api = MockApi()
+    api.get("/items", params={"at": "b"}).returns(json={"data": [{"id": 2}], "scroll": "b"})
+    next_link = f'<{URL}/items?at=b>; rel="next"'
+    api.get("/items").returns(json={"data": [{"id": 1}], "scroll": "b"}, headers={"Link": next_link})
+    strategy = {
+        "class_name": "components.UntilRepeated",
+        "cursor_value": "{{ response['scroll'] }}",
+        **({} if stop is None else {"stop_condition": stop}),
+    }
+    token = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "at"}
+    paginator = {"type": "DefaultPaginator", "pagination_strategy": strategy, "page_token_option": token}
+
+    run = read(source(tmp_path, code, manifest(paginator=paginator), api))
+
+    assert run.error is None
+    assert run.records == [{"id": 1}, {"id": 2}]
+
+
 def test_a_handler_judges_some_answers_and_leaves_the_others_to_the_language(tmp_path: Path) -> None:
     code = """
 import requests
@@ -715,10 +751,12 @@ class Twice(HttpRequester):
 
     def send_request(self, **kwargs):
         first = super().send_request(**kwargs)
+        self._http_client.send_request("post", self._get_url(path="/jobs"), exit_on_rate_limit=self._exit_on_rate_limit)
         return super().send_request(**{**kwargs, "path": first.json()["moved"]})
 """
     api = MockApi()
     api.get("/items", params={"a": "1", "page": 1}).returns(json={"moved": "/other"})
+    jobs = api.post("/jobs").returns(json={})
     other = api.get("/other", params={"a": "1", "page": 1}).returns(json={"data": [{"id": 1}]})
     asks = {"type": "CustomRequester", "class_name": "components.Twice", "request_parameters": {"a": "1"}}
     written = manifest(
@@ -739,7 +777,7 @@ class Twice(HttpRequester):
 
     assert run.error is None
     assert run.records == [{"id": 1}]
-    assert len(other.requests) == 1
+    assert (len(jobs.requests), len(other.requests)) == (1, 1)
 
 
 def test_a_requester_with_a_client_of_its_own_changes_how_requests_are_written(tmp_path: Path) -> None:
@@ -756,7 +794,8 @@ class Safe(HttpClient):
     def _create_prepared_request(
         self, http_method, url, dedupe_query_params=False, headers=None, params=None, json=None, data=None
     ):
-        query = urlencode(params or {}, safe="():,")
+        params = self._dedupe_query_params(url, params) if dedupe_query_params else params or {}
+        query = urlencode(params, safe="():,")
         asked = requests.Request(method=http_method, url=url, headers=headers, params=query)
         return self._session.prepare_request(asked)
 

@@ -516,9 +516,7 @@ class Drop(StateMigration):
     assert [(run.error, run.records) for run in runs] == [(None, [{"at": "2024-01-02"}])] * 2
 
 
-@pytest.mark.parametrize("old", [{"a": {"at": "2024-01-03"}}, {"a": {"changed": "2024-01-03"}}, {"a": "2024-01-03"}])
-def test_a_state_migration_extends_that_of_the_language(tmp_path: Path, old: dict[str, Json]) -> None:
-    code = """
+CHANGED_STATES = """
 from airbyte_cdk.sources.declarative.migrations.legacy_to_per_partition_state_migration import (
     LegacyToPerPartitionStateMigration,
 )
@@ -543,6 +541,42 @@ class Changed(LegacyToPerPartitionStateMigration):
         known = {key: value for key, value in stream_state.items() if isinstance(value, dict)}
         return {key: {at: value.get("changed") or value.get(at)} for key, value in known.items()}
 """
+
+STATES_OF_NUMBERS = """
+from airbyte_cdk.sources.declarative.interpolation.interpolated_string import InterpolatedString
+from airbyte_cdk.sources.declarative.migrations.legacy_to_per_partition_state_migration import (
+    LegacyToPerPartitionStateMigration,
+)
+
+class Changed(LegacyToPerPartitionStateMigration):
+    def __init__(self, declarative_stream, config):
+        self._partition_router = declarative_stream.retriever.partition_router
+        self._cursor = declarative_stream.incremental_sync
+        self._config, self._parameters = config, declarative_stream.parameters
+        self._partition_key_field = InterpolatedString.create(
+            self._get_partition_field(self._partition_router), parameters=self._parameters
+        ).eval(self._config)
+        self._cursor_field = InterpolatedString.create(
+            self._cursor.cursor_field, parameters=self._parameters
+        ).eval(self._config)
+
+    def migrate(self, stream_state):
+        partitions = {key: {self._partition_key_field: str(key), "parent_slice": {}} for key in stream_state}
+        return {"states": [{"partition": partitions[key], "cursor": at} for key, at in stream_state.items()]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "old"),
+    [
+        (CHANGED_STATES, {"a": {"at": "2024-01-03"}}),
+        (CHANGED_STATES, {"a": {"changed": "2024-01-03"}}),
+        (CHANGED_STATES, {"a": "2024-01-03"}),
+        (STATES_OF_NUMBERS, {"a": {"at": "2024-01-03"}}),
+        (STATES_OF_NUMBERS, {"a": "2024-01-03"}),
+    ],
+)
+def test_a_state_migration_extends_that_of_the_language(tmp_path: Path, code: str, old: dict[str, Json]) -> None:
     api = MockApi()
     api.get("/projects").returns(json=[{"id": "a"}, {"id": "b"}])
     items = [api.get(f"/projects/{name}/items").returns(json={"data": [{"at": "2024-01-03"}]}) for name in "ab"]
@@ -606,6 +640,32 @@ class Headed(DatetimeBasedCursor):
     assert [(asked.headers["X-Since"], dict(asked.params)) for asked in items.requests] == [
         ("2024-01-01", {"until": "2024-01-04"})
     ]
+
+
+def test_a_cursor_parses_the_bounds_of_its_windows(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.incremental import DatetimeBasedCursor
+from airbyte_cdk.sources.declarative.requesters.request_option import RequestOptionType
+
+class Length(DatetimeBasedCursor):
+    def _get_request_options(self, option_type, stream_slice=None):
+        given = {**super()._get_request_options(option_type, stream_slice)}
+        if option_type == RequestOptionType.request_parameter and stream_slice is not None:
+            start, end = (
+                self._parser.parse(stream_slice[field.eval(self.config)], self.datetime_format)
+                for field in (self._partition_field_start, self._partition_field_end)
+            )
+            given["length"] = (end - start).days + 1
+        return given
+"""
+    api = MockApi()
+    items = api.get("/items").returns(json={"data": [{"at": "2024-01-02"}]})
+    cursor = {"type": "CustomIncrementalSync", "class_name": "components.Length", **INCREMENTAL}
+
+    run = read(source(tmp_path, code, manifest({"incremental_sync": cursor}), api))
+
+    assert run.error is None
+    assert [dict(asked.params) for asked in items.requests] == [{"length": "4"}]
 
 
 def test_a_cursor_may_have_fields_of_its_own_and_ask_as_the_manifest_says_besides(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import InitVar, dataclass, field
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject, JsonValue, Record
+from cdk.compat.airbyte.datetimes import DatetimeParser
 from cdk.compat.airbyte.http.requesters import PART_METHODS, RequestOption, RequestOptionsProvider, RequestOptionType
 from cdk.compat.airbyte.interpolation import InterpolatedString, Text, text_of
 from cdk.compat.airbyte.plain_types import Config, Parameters, StreamSlice, StreamState, WithParameters
@@ -216,18 +217,24 @@ class LegacyToPerPartitionStateMigration(StateMigration):
         """partition_router, cursor: as the manifest has them. Raises ManifestError: one of them names no field."""
         router = partition_router[0] if isinstance(partition_router, list) else partition_router
         self._partition_router, self._cursor, self._config, self._parameters = router, cursor, config, parameters
-        self._parents: Sequence[object] = getattr(router, "parent_stream_configs", None) or ()
-        self._partition_key_field = self._name("partition_field", self._parents[0] if self._parents else router)
-        self._cursor_field = self._name("cursor_field", cursor)
+        self._partition_key_field = self._name(self._get_partition_field(router))
+        self._cursor_field = self._name(self._field("cursor_field", cursor))
 
-    def _name(self, field: str, component: object) -> str:
-        value: Text = component.get(field) if isinstance(component, dict) else getattr(component, field, None)
+    def _get_partition_field(self, partition_router: object) -> Text:
+        parents = _parents(partition_router)
+        return self._field("partition_field", parents[0] if parents else partition_router)
+
+    def _field(self, name: str, component: object) -> Text:
+        value: Text = component.get(name) if isinstance(component, dict) else getattr(component, name, None)
         if not value:
-            raise ManifestError(f"{type(self).__name__} needs a {field}, found none in {component!r}")
+            raise ManifestError(f"{type(self).__name__} needs a {name}, found none in {component!r}")
+        return value
+
+    def _name(self, value: Text) -> str:
         return InterpolatedString.create(value, parameters=self._parameters).text(self._config)
 
     def should_migrate(self, stream_state: StreamState) -> bool:
-        if not stream_state or "states" in stream_state or len(self._parents) > 1:
+        if not stream_state or "states" in stream_state or len(_parents(self._partition_router)) > 1:
             return False
         return all(isinstance(item, Mapping) and list(item) == [self._cursor_field] for item in stream_state.values())
 
@@ -239,6 +246,10 @@ class LegacyToPerPartitionStateMigration(StateMigration):
             for value, at in stream_state.items()
         ]
         return {"states": states}
+
+
+def _parents(router: object) -> Sequence[object]:
+    return getattr(router, "parent_stream_configs", None) or ()
 
 
 class DeclarativeCursor(RequestOptionsProvider):
@@ -279,7 +290,7 @@ class DatetimeBasedCursor(Placing, DeclarativeCursor):
     cursor_datetime_formats: list[str] | None = None
 
     def __post_init__(self, parameters: Parameters) -> None:
-        self._parameters = parameters
+        self._parameters, self._parser = parameters, DatetimeParser()
         self.cursor_field = InterpolatedString.create(self.cursor_field, parameters=parameters)
         self._partition_field_start = InterpolatedString.create(
             self.partition_field_start or "start_time", parameters=parameters

@@ -72,12 +72,17 @@ class HttpClient:
         data: Mapping[str, JsonValue] | str | None = None,
     ) -> requests.PreparedRequest:
         if dedupe_query_params:
-            known = dict(parse_qsl(url.partition("?")[2], keep_blank_values=True))
-            params = {name: value for name, value in (params or {}).items() if known.get(name) != str(value)}
+            params = self._dedupe_query_params(url, params)
         request = requests.Request(http_method, url, headers=texts(headers), params=params or {})
         if http_method.upper() in BODY_REQUEST_METHODS:
             request.json, request.data = json or None, data or []
         return self._session.prepare_request(request)
+
+    @staticmethod
+    def _dedupe_query_params(url: str, params: Mapping[str, JsonValue] | None) -> Mapping[str, JsonValue]:
+        """Return the parameters that the URL does not already have, with the same values."""
+        known = dict(parse_qsl(url.partition("?")[2], keep_blank_values=True))
+        return {name: value for name, value in (params or {}).items() if known.get(name) != str(value)}
 
     def send_request(  # noqa: PLR0917
         self,

@@ -3,12 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
+from typing import Any
 
 import requests
 
 from cdk.base.values import JsonValue
 from cdk.compat.airbyte.interpolation import InterpolatedBoolean, InterpolatedString, Text
 from cdk.compat.airbyte.plain_types import Config, Parameters
+from cdk.compat.airbyte.records import Decoder, JsonDecoder
+from cdk.declarative.components.requests.pagination import header_map
 from cdk.rest.pagination.page_number import next_number
 
 
@@ -103,11 +106,12 @@ class CursorPaginationStrategy(PaginationStrategy):
     parameters: InitVar[Parameters]
     page_size: int | None = None
     stop_condition: str | InterpolatedBoolean | None = None
+    decoder: Decoder = field(default_factory=lambda: JsonDecoder(parameters={}))
 
     def __post_init__(self, parameters: Parameters) -> None:
-        self._cursor = InterpolatedString.create(self.cursor_value, parameters=parameters)
+        self._cursor_value = InterpolatedString.create(self.cursor_value, parameters=parameters)
         stop = self.stop_condition
-        self._stop = InterpolatedBoolean(stop, parameters=parameters) if isinstance(stop, str) else stop
+        self._stop_condition = InterpolatedBoolean(stop, parameters=parameters) if isinstance(stop, str) else stop
 
     def next_page_token(
         self,
@@ -116,11 +120,15 @@ class CursorPaginationStrategy(PaginationStrategy):
         last_record: Mapping[str, JsonValue] | None,
         last_page_token_value: JsonValue = None,  # noqa: ARG002
     ) -> JsonValue:
-        names = {"response": response.json(), "headers": response.headers, "last_record": last_record,
-                 "last_page_size": last_page_size}  # fmt: skip
-        if self._stop is not None and self._stop.eval(self.config, **names):
+        names: dict[str, Any] = {
+            "response": next(iter(self.decoder.decode(response))),
+            "headers": header_map(response.headers),
+            "last_record": last_record,
+            "last_page_size": last_page_size,
+        }
+        if self._stop_condition is not None and self._stop_condition.eval(self.config, **names):
             return None
-        return self._cursor.eval(self.config, **names) or None
+        return self._cursor_value.eval(self.config, **names) or None
 
     def get_page_size(self) -> int | None:
         return self.page_size

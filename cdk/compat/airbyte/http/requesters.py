@@ -5,7 +5,7 @@ from abc import ABC
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from enum import Enum
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import requests
 
@@ -171,6 +171,7 @@ class HttpRequester(Requester):
     use_cache: bool = False
     stream_response: bool = False
     decoder: object = None
+    _exit_on_rate_limit: ClassVar[bool] = False
 
     def __post_init__(self, parameters: Parameters) -> None:
         self._parameters = parameters or {}

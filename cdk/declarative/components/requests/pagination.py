@@ -1,6 +1,7 @@
 """Pagination: `DefaultPaginator`, `NoPagination`, and the strategies that find the next page."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
@@ -14,7 +15,6 @@ from cdk.declarative.model.plug_points import AnyPaginationStrategy, AnyPaginato
 from cdk.rest import Decoder
 from cdk.rest.errors.wait_strategies import as_seconds
 from cdk.rest.http.json_path import absence
-from cdk.rest.http.messages import Headers
 from cdk.rest.pagination.page_number import next_number
 from cdk.rest.pagination.page_signs import full_page_doubt, links, unused_next_page
 from cdk.rest.tracing import explain_next
@@ -260,7 +260,7 @@ class _CursorStrategy(PageStrategy):
         }
 
 
-def header_map(headers: Headers) -> dict[str, object]:
+def header_map(headers: Mapping[str, str]) -> dict[str, object]:
     """Return headers as expressions see them: by any usual spelling of their names, with `link` split by relation."""
     shown = _AnyCase(headers)
     shown["link"] = links(headers.get("link", ""))
