@@ -112,6 +112,45 @@ class Tagged(DeclarativeOauth2Authenticator):
     assert [request.headers.get("X-Of-Manifest") for request in token.requests] == [None, "yes"]
 
 
+@pytest.mark.parametrize(
+    ("into", "sent"),
+    [
+        ("header", ({"x-key": "hush"}, {}, b"")),
+        ("request_parameter", ({}, {"x-key": "hush"}, b"")),
+        ("body_data", ({"content-type": "application/x-www-form-urlencoded"}, {}, b"x-key=hush")),
+        ("body_json", ({"content-type": "application/json"}, {}, b'{"x-key":"hush"}')),
+    ],
+)
+def test_an_authenticator_puts_a_key_where_its_option_says(tmp_path: Path, into: str, sent: tuple[object, ...]) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.auth.token import ApiKeyAuthenticator
+from airbyte_cdk.sources.declarative.auth.token_provider import InterpolatedStringTokenProvider
+
+class Key(ApiKeyAuthenticator):
+    def __init__(self, request_option, config, parameters):
+        template = "{{ config['key'] }}"
+        provider = InterpolatedStringTokenProvider(config=config, api_token=template, parameters=parameters)
+        super().__init__(request_option, provider, config, parameters)
+"""
+    api = MockApi()
+    items = api.post("/items").returns(json={"data": [{"id": 1}]})
+    signs = {
+        "type": "CustomAuthenticator",
+        "class_name": "components.Key",
+        "request_option": {"type": "RequestOption", "inject_into": into, "field_name": "x-key"},
+    }
+    written = manifest(requester={"http_method": "POST", "authenticator": signs})
+
+    run = read(source(tmp_path, code, written, api), config={"key": "hush"})
+
+    assert run.error is None
+    [asked] = items.requests
+    headers = {name.lower(): value for name, value in asked.headers.items()}
+    assert ({name: headers[name] for name in ("x-key", "content-type") if name in headers}) == sent[0]
+    assert (dict(asked.params), asked.body or b"") == sent[1:]
+    assert "hush" not in asked.hide("hush")
+
+
 def test_an_authenticator_is_called_with_the_request(tmp_path: Path) -> None:
     code = """
 from dataclasses import InitVar, dataclass

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlencode
 import orjson
 
 from cdk.base.errors import ConfigError
-from cdk.base.values import from_json, to_json
+from cdk.base.values import JsonValue, from_json, to_json
 from cdk.rest.http.authenticator import Setting, text_of
 from cdk.rest.http.messages import Request, RequestPart, Response, query_of
 
@@ -80,7 +80,7 @@ def with_secret(request: Request, part: RequestPart, path: Sequence[str], value:
                 raise _set_twice(request, f"the form field {path[0]!r}")
             return _with_body(request, urlencode([*fields, (path[0], value)]).encode(), _FORM, value)
         case "body_json":
-            return _with_body(request, _json_with_secret(request, path, value), _JSON, value)
+            return with_json_secret(request, path, value)
 
 
 def with_header(request: Request, name: str, value: str) -> Request:
@@ -111,7 +111,8 @@ def _form(request: Request, name: str) -> list[tuple[str, str]]:
     return parse_qsl(request.body.decode(), keep_blank_values=True)
 
 
-def _json_with_secret(request: Request, path: Sequence[str], value: str) -> bytes:
+def with_json_secret(request: Request, path: Sequence[str], value: JsonValue) -> Request:
+    """Return `request` with a value at a path of its JSON body. Raises what `with_secret` raises."""
     try:
         body = from_json(request.body) if request.body else {}
     except orjson.JSONDecodeError:
@@ -126,12 +127,13 @@ def _json_with_secret(request: Request, path: Sequence[str], value: str) -> byte
     if node.get(last, value) != value:
         raise _set_twice(request, f"{' > '.join(path)} of the JSON body")
     node[last] = value
-    return to_json(body)
+    return _with_body(request, to_json(body), _JSON, value)
 
 
-def _with_body(request: Request, body: bytes, kind: str, secret: str) -> Request:
+def _with_body(request: Request, body: bytes, kind: str, secret: JsonValue) -> Request:
     headers = request.headers if _content_type(request) else {**request.headers, "Content-Type": kind}
-    return replace(request, body=body, headers=headers, hidden=request.hidden | {secret})
+    hidden = request.hidden | {secret} if isinstance(secret, str) else request.hidden
+    return replace(request, body=body, headers=headers, hidden=hidden)
 
 
 def _content_type(request: Request) -> str:

@@ -5,10 +5,8 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
-from urllib.parse import urlencode
 
 from cdk.base.errors import CdkError, ConfigError, FatalError, TransientError
-from cdk.base.values import from_json, to_json
 from cdk.compat.airbyte.custom_object import CustomObject
 from cdk.compat.airbyte.http.error_handlers import ErrorResolution, ResponseAction, resolution
 from cdk.compat.airbyte.http.response import from_prepared, outcome_facade, prepared, texts
@@ -25,6 +23,7 @@ from cdk.rest import (
     Verdict,
     error_for,
 )
+from cdk.rest.auth.static import with_json_secret, with_secret
 from cdk.rest.auth.token_owner import TokenOwner, recording_used_owners
 from cdk.rest.errors.http_error_handler import OutcomeHandler, decide
 from cdk.rest.errors.outcome import Outcome
@@ -102,14 +101,13 @@ class CustomAuthenticatorAdapter:
             signed = request.with_headers(texts(self._custom.call("get_auth_header")), secret=True)
         if params := self._more("get_request_params"):
             signed = signed.with_params(params, secret=True)
-        if form := self._more("get_request_body_data"):
-            text = form if isinstance(form, str) else urlencode(form)
-            signed = replace(signed, body=b"&".join(filter(None, (signed.body, text.encode()))))
-        if fields := self._more("get_request_body_json"):
-            known = from_json(signed.body) if signed.body else {}
-            assert isinstance(known, Mapping)
-            signed = replace(signed, body=to_json({**known, **fields}))
-            signed = signed.with_headers({"Content-Type": "application/json"})
+        form = self._more("get_request_body_data") or {}
+        if isinstance(form, str):
+            return replace(signed, body=b"&".join(filter(None, (signed.body, form.encode()))))
+        for name, value in form.items():
+            signed = with_secret(signed, "body_data", [name], str(value))
+        for name, value in (self._more("get_request_body_json") or {}).items():
+            signed = with_json_secret(signed, [name], value)
         return signed
 
     def _more(self, method: str) -> Any:  # noqa: ANN401 - custom code adds it
