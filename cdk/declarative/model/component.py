@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from cdk.base.validation_messages import shown
@@ -94,6 +94,15 @@ class Component(BaseModel):
     def __pydantic_init_subclass__(cls, **_: object) -> None:
         if (name := cls.type_name()) is not None:
             Component.registry.add(name, cls)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, value: object) -> object:
+        """Leave out fields that are null and need not be there: they have their default."""
+        if not isinstance(value, Mapping) or None not in value.values():
+            return value
+        optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
+        return {name: item for name, item in value.items() if item is not None or name not in optional}
 
     @classmethod
     def type_name(cls) -> str | None:

@@ -39,6 +39,15 @@ def test_a_stream_advances_only_with_a_cursor() -> None:
     assert (plain.empty_state, incremental.empty_state) == ({}, {"on": "2024-01-01"})
 
 
+def test_a_field_that_is_null_has_its_default() -> None:
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}]})
+
+    assert run(api, stream={"transformations": None, "primary_key": None, "incremental_sync": None}).records == [
+        {"id": 1}
+    ]
+
+
 def test_records_are_changed_in_the_order_of_the_manifest() -> None:
     api = MockApi()
     api.get("/items").returns(json={"data": [{"id": 1}]})
