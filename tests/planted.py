@@ -2727,7 +2727,7 @@ BUGS = [
     Bug(
         "a restore beside a sync is no change like others",
         "lake/delta/restore_detection",
-        "    if state_of_rows(root, stream, app, version=version, marker=marker).version != rows_state:",
+        "    if state_of_rows(table, marker).version != rows_state:",
         "    if False:",
         tests="tests/lake/delta/test_restore_detection.py",
     ),
@@ -2768,7 +2768,7 @@ BUGS = [
     Bug(
         "a refused first commit is no allow_lost_state marker",
         "lake/delta/stream_table",
-        "partial(self._states.remove, version)",
+        "partial(self.blobs.remove, version)",
         "partial(number, version)",
         tests="tests/lake/delta/test_write_modes.py",
     ),
@@ -2963,7 +2963,7 @@ BUGS = [
     Bug(
         "a restore can be undone after more syncs",
         "lake/delta/stream_table",
-        "self.newest = self.load(self.state_version)",
+        "self.newest = self.blobs.load(self.state_version)",
         "pass",
         tests="tests/lake/delta/test_restore_detection.py",
     ),
@@ -3703,9 +3703,10 @@ BUGS = [
     ),
     Bug(
         "a commit that others outrun may be tried later",
-        "lake/delta/failed_commit",
+        "lake/delta/pinned_table",
         "class TableChanged(TransientError):",
         "class TableChanged(StateError):",
+        "tests/lake/delta/test_failed_commit.py",
     ),
     Bug(
         "rows without a key are counted over all commits",

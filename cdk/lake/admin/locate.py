@@ -13,6 +13,7 @@ from deltalake.exceptions import DeltaError
 from cdk.base.errors import ConfigError, StateError
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.wording import did_you_mean
+from cdk.lake.delta.pinned_table import app_of
 from cdk.lake.delta.row_history import RowHistory
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import is_table, open_newest
@@ -47,14 +48,6 @@ class StreamLocation:
         around = [self.root.parent] if self.namespace else []
         inside = (self.root.join(name) for name in self.root.folders() if not name.startswith("_"))
         return next((folder for folder in chain(around, inside) if is_table(folder, self.stream)), None)
-
-    def app(self, pipeline: str) -> str:
-        """Return the application id whose transaction version is the marker in the table's log."""
-        return f"spark-cdk/{pipeline}/{self.stream}"
-
-    def states(self, pipeline: str) -> Folder:
-        """Return the folder of the pipeline's states."""
-        return self.root.join("_cdk_state", pipeline)
 
     def open(self, pipeline: str, *, clock: Clock = system_clock, allow_lost_state: bool = False) -> StreamTable:
         """Open the table, which must exist. Raises ConfigError, StateError and TransientError: see StreamTable."""
@@ -170,9 +163,8 @@ def unfilled(target: Folder, pipeline: str, streams: Collection[str]) -> list[St
 
 def _is_marked(pipeline: str, root: Path) -> bool:
     """Whether a pipeline has committed to the table in a folder; false if the table cannot be opened."""
-    location = StreamLocation(root.name, LocalFolder(root))
     with suppress(ConfigError, StateError, DeltaError):
-        return open_newest(location.root, location.stream).transaction_version(location.app(pipeline)) is not None
+        return open_newest(LocalFolder(root), root.name).transaction_version(app_of(pipeline, root.name)) is not None
     return False
 
 

@@ -9,6 +9,7 @@ from itertools import repeat
 from cdk.base.errors import BadState
 from cdk.lake.admin.commit_log import Commit, commits
 from cdk.lake.admin.locate import StreamLocation
+from cdk.lake.delta.pinned_table import app_of
 from cdk.lake.delta.receipt import Receipt
 
 _COMMITS = 2000
@@ -78,7 +79,7 @@ def runs_of(
     many commits continues there.
     """
     logs = [
-        zip(repeat(number), commits(table.root, table.app(pipeline), version))
+        zip(repeat(number), commits(table.root, app_of(pipeline, table.stream), version))
         for number, (table, version) in enumerate(zip(tables, newest, strict=True))
     ]
     runs: dict[str, Run] = {}

@@ -101,13 +101,13 @@ class Admin:
             return
         table = location.open(self.pipeline, allow_lost_state=True)
         newest = table.version if before is None else min(table.version, before - 1)
-        for commit in commits(location.root, location.app(self.pipeline), newest):
+        for commit in commits(table.root, table.app, newest):
             yield commit, None if commit.state is None else _loaded(table, commit.state)
 
     def at(self, location: StreamLocation, state_number: int) -> TableState:
         """Return state number `state_number` of a stream. Raises StateError: when it is not retained."""
         table = location.open(self.pipeline, allow_lost_state=True)
-        return table.load(self._version(location, table, state_number))
+        return table.blobs.load(self._version(location, table, state_number))
 
     def change(self, location: StreamLocation, make: Callable[[TableState], Change]) -> EditResult:
         """Change the stream's state. make: returns the change of the current state.
@@ -140,7 +140,7 @@ class Admin:
         """
         table = location.open(self.pipeline, clock=self.clock, allow_lost_state=True)
         version = self._version(location, table, state_number)
-        older = table.load(version)
+        older = table.blobs.load(version)
         if not table.root.has([file.path for file in older.pending]):
             raise StateError(
                 f"state {state_number} names files of rows that were not visible then, and they no longer exist; "
@@ -155,7 +155,7 @@ class Admin:
                     stream=location.stream,
                 )
             return self.commit(location, table, change)
-        log = commits(location.root, location.app(self.pipeline), table.version)
+        log = commits(table.root, table.app, table.version)
         to = next((commit.version for commit in log if commit.state == version), None)
         if to is None:
             raise StateError(
@@ -215,18 +215,18 @@ class Admin:
         table.draft(version, replace(change.saved, history=tuple(retained), logged_version=table.logged_version))
         with location.root.explaining(location.stream):
             handle = open_newest(location.root, location.stream)
-            if handle.transaction_version(location.app(self.pipeline)) != before:
+            if handle.transaction_version(table.app) != before:
                 raise _overtaken(location)
             properties = CommitProperties(
                 custom_metadata={NOTE: self._note(change)},
-                app_transactions=[Transaction(location.app(self.pipeline), version)],
+                app_transactions=[Transaction(table.app, version)],
                 max_commit_retries=0,
             )
             try:
                 handle.restore(to, commit_properties=properties)
             except DeltaError as error:
                 handle = open_newest(location.root, location.stream)
-                if handle.transaction_version(location.app(self.pipeline)) != before:
+                if handle.transaction_version(table.app) != before:
                     raise _overtaken(location) from error
                 raise StateError(
                     f"the rows of version {to} cannot be restored, so nothing was changed: {error}",
@@ -263,7 +263,7 @@ def difference(older: TableState, newer: TableState) -> Sequence[str]:
 
 def _loaded(table: StreamTable, version: int) -> TableState | None:
     try:
-        return table.load(version)
+        return table.blobs.load(version)
     except StateError:
         return None
 

@@ -162,7 +162,7 @@ def table_facts(location: StreamLocation, pipeline: str, request: TableRequest) 
     features.
     """
     table, lost = location.opened(pipeline)
-    files, newest = table.files(), next(commits(location.root, location.app(pipeline), table.version), None)
+    files, newest = table.files(), next(commits(table.root, table.app, table.version), None)
     facts = TableFacts(
         location.stream,
         str(location.root),
@@ -181,7 +181,7 @@ def table_facts(location: StreamLocation, pipeline: str, request: TableRequest) 
         return facts
     return replace(
         facts,
-        completed=_completed(location, pipeline, table) if facts.status is TableStatus.COMPLETE else None,
+        completed=_completed(table) if facts.status is TableStatus.COMPLETE else None,
         saved=table.saved,
         generation=table.saved.generation,
         sync_mode=table.saved.sync_mode,
@@ -190,12 +190,12 @@ def table_facts(location: StreamLocation, pipeline: str, request: TableRequest) 
     )
 
 
-def _completed(location: StreamLocation, pipeline: str, table: StreamTable) -> datetime | None:
+def _completed(table: StreamTable) -> datetime | None:
     """Return when the read of the current state started; None: a user made the state, or its commit left the log.
 
     If the state does not record it, returns when the sync made the commit.
     """
-    log = commits(location.root, location.app(pipeline), table.version)
+    log = commits(table.root, table.app, table.version)
     moved = next((commit for commit in log if commit.state is not None), None)
     if moved is None or moved.note:
         return None

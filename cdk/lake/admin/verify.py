@@ -116,7 +116,7 @@ def _restore(checked: CheckedTable) -> Iterator[StateFinding]:
 def _unreadable_states(checked: CheckedTable) -> Iterator[StateFinding]:
     for version in _versions(checked.table):
         try:
-            _, parts = apart(checked.table.load(version).state)
+            _, parts = apart(checked.table.blobs.load(version).state)
             for texts in parts.values():
                 texts.load()
         except StateError as error:
@@ -160,9 +160,9 @@ def orphan_files(location: StreamLocation, pipeline: str, *, now: datetime, age:
     merges are orphans everywhere.
     Raises StateError: when a state cannot be read, so that it is unknown which files it names.
     """
-    states, table = location.states(pipeline), location.open(pipeline)
+    states, table = location.root.join("_cdk_state", pipeline), location.open(pipeline)
     versions = _versions(table)
-    retained = table.names_of_states(versions)
+    retained = table.blobs.names(versions)
     candidates = [
         (states, name, "a state that is no longer retained, or a draft")
         for name in states.names()
@@ -190,7 +190,7 @@ def _state(version: int) -> str:
 
 def _versions(table: StreamTable) -> list[int]:
     """Return the versions of the table's states, newest first; if no state is readable, those of all state files."""
-    return sorted(table.state_files, reverse=True) if table.saved is None else table.states
+    return sorted(table.blobs.versions, reverse=True) if table.saved is None else table.states
 
 
 def _named(root: Folder) -> set[str]:

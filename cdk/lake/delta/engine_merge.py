@@ -39,7 +39,7 @@ class EngineMerge:
     """The counts that delta-rs must return."""
 
     def source(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows for `engine_writes.merged`; a row that replaces several is repeated."""
+        """Yield the rows for `engine_writes.merge_rows`; a row that replaces several is repeated."""
         merge = self.merge
         for n, file in enumerate(self.staged):
             in_file = self.operations.filter(pc.equal(self.operations[FILE], n))

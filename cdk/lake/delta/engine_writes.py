@@ -1,8 +1,9 @@
 """Commits that delta-rs makes with its own INSERT, MERGE, UPDATE or DELETE, where a table's features require that.
 
-Each is a `Change`: a function of the table's handle and of the commit properties, which carry the state's marker.
-Like a commit of files it goes through the pinned handle (`cdk.lake.delta.stream_table`). delta-rs checks constraints,
-writes the change feed and supports deletion vectors (measured with 1.6, as is that it expects names in backticks).
+Each is a `Change` once all arguments but the last two are bound: the table's handle, and the commit properties, which
+carry the state's marker. Like a commit of files it goes through the pinned handle (`cdk.lake.delta.stream_table`).
+delta-rs checks constraints, writes the change feed and supports deletion vectors (measured with 1.6, as is that it
+expects names in backticks).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,25 +21,29 @@ Change: TypeAlias = Callable[[DeltaTable, CommitProperties], Mapping[str, int]]
 Rows: TypeAlias = Iterable[pa.RecordBatch]
 
 OPERATION = "_cdk_operation"
-"""The column of `merged` rows with the operation for the row: `UPSERT`, `INSERT` or `REMOVE`."""
+"""Column of the rows to merge: what is done with the row, `UPSERT`, `INSERT` or `REMOVE`."""
 TARGET = "_cdk_target"
-"""The column of `merged` rows with the `_airbyte_raw_id` of the row to match, if that row has null in its key."""
+"""Column of the rows to merge: the `_airbyte_raw_id` of the row to match, if that row has null in its key."""
 UPSERT, INSERT, REMOVE = "upsert", "insert", "remove"
 
 
-def inserted(rows: Rows, schema: pa.Schema, mode: Literal["append", "overwrite"]) -> Change:
-    """Return a change that has delta-rs write `rows` of `schema`, beside the existing rows or in their place."""
+def insert_rows(
+    rows: Rows,
+    schema: pa.Schema,
+    mode: Literal["append", "overwrite"],
+    handle: DeltaTable,
+    properties: CommitProperties,
+) -> Mapping[str, int]:
+    """Have delta-rs write `rows` of `schema`, beside the existing rows or in their place."""
+    reader = pa.RecordBatchReader.from_batches(schema, rows)
+    write_deltalake(handle, reader, mode=mode, commit_properties=properties)
+    return {}
 
-    def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
-        reader = pa.RecordBatchReader.from_batches(schema, rows)
-        write_deltalake(handle, reader, mode=mode, commit_properties=properties)
-        return {}
 
-    return change
-
-
-def merged(rows: Rows, schema: pa.Schema, keys: Sequence[str]) -> Change:
-    """Return a change that merges `rows`, which have an `OPERATION` and a `TARGET` besides the columns of `schema`.
+def merge_rows(
+    rows: Rows, schema: pa.Schema, keys: Sequence[str], handle: DeltaTable, properties: CommitProperties
+) -> Mapping[str, int]:
+    """Merge `rows`, which have an `OPERATION` and a `TARGET` besides the columns of `schema`.
 
     An upsert replaces the one row with its key, a removal deletes the rows with its key, an insert matches no row. A
     row with null in its key matches the row whose id is in its `TARGET`.
@@ -50,52 +55,40 @@ def merged(rows: Rows, schema: pa.Schema, keys: Sequence[str]) -> Change:
     same += f" AND (CASE WHEN {null} THEN there.{_quoted(RAW_ID)} END IS NOT DISTINCT FROM read.{_quoted(TARGET)})"
     operation = f"read.{_quoted(OPERATION)}"
     columns = schema.append(pa.field(OPERATION, pa.string())).append(pa.field(TARGET, pa.string()))
-
-    def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
-        source = pa.RecordBatchReader.from_batches(columns, rows)
-        metrics = (
-            handle.merge(
-                source,
-                f"{same} AND {operation} <> '{INSERT}'",
-                source_alias="read",
-                target_alias="there",
-                commit_properties=properties,
-            )
-            .when_matched_delete(f"{operation} = '{REMOVE}'")
-            .when_matched_update(values, f"{operation} = '{UPSERT}'")
-            .when_not_matched_insert(values, f"{operation} <> '{REMOVE}'")
-            .execute()
-        )
-        names = ("inserted", "updated", "deleted")
-        return {name: int(metrics[f"num_target_rows_{name}"]) for name in names}
-
-    return change
-
-
-def flagged(schema: pa.Schema, generation: int, now: datetime) -> Change:
-    """Return a change that flags the unflagged rows of other generations as deleted at `now`."""
-    text = f"'{now.isoformat().replace('+00:00', 'Z')}'"
-    value = text if pa.types.is_string(schema.field(DELETED_AT).type) else f"to_timestamp_micros({text})"
-
-    def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
-        metrics = handle.update(
-            updates={_quoted(DELETED_AT): value},
-            predicate=_stale_rows(schema, generation),
+    metrics = (
+        handle.merge(
+            pa.RecordBatchReader.from_batches(columns, rows),
+            f"{same} AND {operation} <> '{INSERT}'",
+            source_alias="read",
+            target_alias="there",
             commit_properties=properties,
         )
-        return {"updated": int(metrics["num_updated_rows"])}
+        .when_matched_delete(f"{operation} = '{REMOVE}'")
+        .when_matched_update(values, f"{operation} = '{UPSERT}'")
+        .when_not_matched_insert(values, f"{operation} <> '{REMOVE}'")
+        .execute()
+    )
+    return {name: int(metrics[f"num_target_rows_{name}"]) for name in ("inserted", "updated", "deleted")}
 
-    return change
+
+def flag_stale_rows(
+    schema: pa.Schema, generation: int, now: datetime, handle: DeltaTable, properties: CommitProperties
+) -> Mapping[str, int]:
+    """Flag the unflagged rows of other generations as deleted at `now`."""
+    text = f"'{now.isoformat().replace('+00:00', 'Z')}'"
+    value = text if pa.types.is_string(schema.field(DELETED_AT).type) else f"to_timestamp_micros({text})"
+    metrics = handle.update(
+        updates={_quoted(DELETED_AT): value}, predicate=_stale_rows(schema, generation), commit_properties=properties
+    )
+    return {"updated": int(metrics["num_updated_rows"])}
 
 
-def deleted(schema: pa.Schema, generation: int) -> Change:
-    """Return a change that deletes the unflagged rows of other generations."""
-
-    def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
-        metrics = handle.delete(_stale_rows(schema, generation), commit_properties=properties)
-        return {"deleted": int(metrics["num_deleted_rows"])}
-
-    return change
+def delete_stale_rows(
+    schema: pa.Schema, generation: int, handle: DeltaTable, properties: CommitProperties
+) -> Mapping[str, int]:
+    """Delete the unflagged rows of other generations."""
+    metrics = handle.delete(_stale_rows(schema, generation), commit_properties=properties)
+    return {"deleted": int(metrics["num_deleted_rows"])}
 
 
 def _stale_rows(schema: pa.Schema, generation: int) -> str:

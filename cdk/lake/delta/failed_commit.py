@@ -6,12 +6,11 @@ error means what it says, or another writer has changed the table meanwhile; the
 
 import re
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from cdk.base.errors import ConfigError, StateConflict, StateError, TransientError
+from cdk.base.errors import ConfigError, StateConflict, StateError
 from cdk.base.logs import logger
-from cdk.lake.delta.table_guard import Guard
-from cdk.lake.storage.folder import Folder
+from cdk.lake.delta.pinned_table import PinnedTable, TableChanged
 
 ATTEMPTS = 5
 """How often a commit is attempted while other writers keep overtaking it."""
@@ -22,29 +21,7 @@ _CONSTRAINT_ERROR = re.compile("failed validation check|declared as non-nullable
 T = TypeVar("T")
 
 
-class ReopenedTable(Protocol):
-    """What this module needs of a table: see `PinnedTable`."""
-
-    root: Folder
-    stream: str
-    seen_marker: int | None
-
-    @property
-    def version(self) -> int: ...
-
-    @property
-    def guard(self) -> Guard: ...
-
-    def reopen(self) -> None: ...
-
-    def lost_files(self) -> bool: ...
-
-
-class TableChanged(TransientError):
-    """Another writer, such as OPTIMIZE, committed first. Nothing was committed; the caller retries on the new files."""
-
-
-def repeat_if_changed(table: ReopenedTable, attempt: Callable[[], T]) -> T:
+def repeat_if_changed(table: PinnedTable, attempt: Callable[[], T]) -> T:
     """Run `attempt`, at most five times, while it fails because another writer has changed the table.
 
     attempt: must list the table's files anew on each call, and remove what it wrote when it raises TableChanged. Files
@@ -75,7 +52,7 @@ def repeat_if_changed(table: ReopenedTable, attempt: Callable[[], T]) -> T:
 
 
 def resolve_failed_commit(
-    table: ReopenedTable, error: Exception, marker: int, before: int | None, remove_draft: Callable[[], None]
+    table: PinnedTable, error: Exception, marker: int, before: int | None, remove_draft: Callable[[], None]
 ) -> None:
     """Reopen the table after an error of a commit, and raise what the error means unless the commit was made.
 
@@ -117,7 +94,7 @@ def resolve_failed_commit(
     raise StateError(f"the table refused a commit: {error}", path=path, stream=stream) from error
 
 
-def overtaken_error(table: ReopenedTable) -> StateConflict:
+def overtaken_error(table: PinnedTable) -> StateConflict:
     """Return the error of a run that another run has overtaken."""
     return StateConflict(
         "another run moved this stream's state while this one was reading; this run wrote nothing more. "

@@ -19,18 +19,19 @@ from cdk.base.times.clock import Clock
 from cdk.lake.arrow.columns import RAW_ID
 from cdk.lake.arrow.type_promotion import leaves
 from cdk.lake.delta.compaction import join_small_files
-from cdk.lake.delta.failed_commit import TableChanged
 from cdk.lake.delta.table_guard import Guard, guard_of, open_newest
 from cdk.lake.parquet.partitioning import check_columns, check_same
 from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import (
     FilledColumns,
+    LoggedFile,
     TableFile,
     files_of,
     filled_columns,
     logged_files,
     lost_files,
     missing_files,
+    oldest,
     total_rows,
 )
 from cdk.lake.parquet.table_rows import without_encoding
@@ -41,6 +42,10 @@ from cdk.lake.storage.folder import Folder, as_folder
 def app_of(pipeline: str, stream: str) -> str:
     """Return the Delta application id whose transaction version is the marker of a pipeline's stream."""
     return f"spark-cdk/{pipeline}/{stream}"
+
+
+class TableChanged(TransientError):
+    """Another writer, such as OPTIMIZE, committed first. Nothing was committed; the caller retries on the new files."""
 
 
 class FilesMissing(TransientError):
@@ -207,6 +212,11 @@ class PinnedTable:
         """Return the files of the version that the handle is pinned to. keys: see `files_of`."""
         with self.root.explaining(self.stream):
             return files_of(self._handle, *keys)
+
+    def oldest(self) -> tuple[int, dict[str, LoggedFile]]:
+        """Return the oldest version whose files are known, and its files; see `table_files.oldest`."""
+        with self.root.explaining(self.stream):
+            return oldest(self.root, self._handle)
 
     def filled_columns(self) -> FilledColumns:
         """Return which columns have values in the version that the handle is pinned to."""

@@ -16,8 +16,9 @@ from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import StateError
 from cdk.lake.arrow.type_promotion import common_type
+from cdk.lake.delta.pinned_table import PinnedTable
 from cdk.lake.delta.table_state import COMPLETE, TableState
-from cdk.lake.parquet.table_files import apply_commit, commit_at, counted_rows, logged_files, oldest
+from cdk.lake.parquet.table_files import apply_commit, commit_at, counted_rows, logged_files
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.table_log import broken_transaction
 
@@ -40,25 +41,25 @@ class RowsState(NamedTuple):
     row_moves: tuple[int, ...] = ()
 
 
-def state_of_rows(root: Folder, stream: str, app: str, *, version: int, marker: int) -> RowsState:
-    """Return what the log says about the rows of the table's `version`.
+def state_of_rows(table: PinnedTable, marker: int) -> RowsState:
+    """Return what the log says about the rows of the handle's version. marker: the version of the table's marker.
 
-    app: the application id of the marker. marker: its version. Raises StateError: when the log cannot decide.
+    Raises StateError: when the log cannot decide.
     """
-    at, restored = version, False
+    at, restored = table.version, False
     row_moves: list[int] = []
     while at >= 0:
         try:
-            commit = commit_at(root, at)
+            commit = commit_at(table.root, at)
         except FileNotFoundError:
             if not restored:
                 return RowsState(marker, certain=False, row_moves=tuple(row_moves))
             why = f"the log no longer has version {at}, to which the table was restored"
-            raise _unknown(why, root, stream) from None
-        if app in commit.markers:
-            return RowsState(commit.markers[app], certain=True, row_moves=tuple(row_moves))
+            raise _unknown(why, table) from None
+        if table.app in commit.markers:
+            return RowsState(commit.markers[table.app], certain=True, row_moves=tuple(row_moves))
         if COMPLETE in commit.info and not commit.markers:
-            raise broken_transaction(root, at, stream)
+            raise broken_transaction(table.root, at, table.stream)
         if commit.add and not commit.changes_rows:
             row_moves.append(at)
         at -= 1
@@ -69,49 +70,48 @@ def state_of_rows(root: Folder, stream: str, app: str, *, version: int, marker: 
                     at = int(to)
                 case _:
                     why = "the table was restored to a timestamp; restore it to a version, by its number"
-                    raise _unknown(why, root, stream)
+                    raise _unknown(why, table)
     return RowsState(None if restored else marker, certain=True, row_moves=tuple(row_moves))
 
 
-def check_not_restored(
-    root: Folder, stream: str, app: str, *, after: int, version: int, marker: int, rows_state: int | None
-) -> None:
-    """Raise StateError when a commit after version `after`, up to `version`, restored the rows of an older state.
+def check_not_restored(table: PinnedTable, *, after: int, marker: int, rows_state: int | None) -> None:
+    """Raise StateError when a commit after version `after` restored the rows of an older state.
 
     marker: the marker's version. rows_state: the version of the rows' state at `after`; None: the rows have no state.
     """
-    if not any(_is_restore(root, at) for at in range(after + 1, version + 1)):
+    if not any(_is_restore(table.root, at) for at in range(after + 1, table.version + 1)):
         return
-    if state_of_rows(root, stream, app, version=version, marker=marker).version != rows_state:
+    if state_of_rows(table, marker).version != rows_state:
         raise StateError(
             "the table was restored to an older version while this run was reading; what it had committed before is "
             "lost, and nothing more is written. Run the sync again: it resumes after the rows that the table has",
-            path=str(root),
-            stream=stream,
+            path=str(table.root),
+            stream=table.stream,
         )
 
 
-def check_same_table(root: Folder, stream: str, table_id: str, saved: TableState) -> None:
+def check_same_table(table: PinnedTable, saved: TableState) -> None:
     """Raise StateError when the table is not the state's table, but one that was created in its place."""
-    if saved.table_id == table_id:
+    if saved.table_id == table.table_id:
         return
     raise StateError(
-        f"the state belongs to another table: found the id {table_id} in the table's log, expected {saved.table_id}. "
-        "Another program has replaced the table (CREATE OR REPLACE TABLE), and a sync that resumes from the "
-        "state would not read the old rows again. Read everything again after `spark-cdk state reset`, restore the "
-        "table to the version before, DeltaTable(path).restore(VERSION), or choose the state that matches the table's "
-        "rows with `spark-cdk state rollback`, which may be the newest one",
-        path=str(root),
-        stream=stream,
+        f"the state belongs to another table: found the id {table.table_id} in the table's log, expected "
+        f"{saved.table_id}. Another program has replaced the table (CREATE OR REPLACE TABLE), and a sync that resumes "
+        "from the state would not read the old rows again. Read everything again after `spark-cdk state reset`, "
+        "restore the table to the version before, DeltaTable(path).restore(VERSION), or choose the state that matches "
+        "the table's rows with `spark-cdk state rollback`, which may be the newest one",
+        path=str(table.root),
+        stream=table.stream,
     )
 
 
-def check_columns_stay(root: Folder, stream: str, before: pa.Schema, now: pa.Schema) -> None:
+def check_columns_stay(table: PinnedTable, before: pa.Schema) -> None:
     """Raise StateError when columns that files were written for are gone, or cannot hold the values of these files.
 
-    Caused by a RESTORE to rows of the same state, or by another program's overwrite with another schema.
+    Caused by a RESTORE to rows of the same state, or by another program's overwrite with another schema. before: the
+    columns that the files were written for.
     """
-    kinds = {column.name: column.type for column in now}
+    kinds = {column.name: column.type for column in table.schema}
     changes = [f"{column.name} is missing" for column in before if column.name not in kinds]
     changes += [
         f"{column.name} was {column.type} and is {kinds[column.name]}"
@@ -123,21 +123,18 @@ def check_columns_stay(root: Folder, stream: str, before: pa.Schema, now: pa.Sch
             f"columns of the table were removed or narrowed while this run was reading ({'; '.join(changes)}): it was "
             "restored to an older version, or another program wrote it with another schema; nothing more is written. "
             "Run the sync again: it plans with the columns that exist then",
-            path=str(root),
-            stream=stream,
+            path=str(table.root),
+            stream=table.stream,
         )
 
 
-def check_rows(
-    root: Folder, stream: str, handle: DeltaTable, saved: TableState, *, number: int, others: Collection[str]
-) -> None:
+def check_rows(table: PinnedTable, saved: TableState, *, number: int, others: Collection[str]) -> None:
     """Raise StateError when the table's rows contradict the marker's state, whose commit is no longer in the log.
 
     RESTORE removes the files of that commit. A program that joins files may do so, too, but then the number of rows is
     the same and some file is at least as new. number: of the state. others: other pipelines that write to the table.
     """
-    with root.explaining(stream):
-        version, files = oldest(root, handle)
+    version, files = table.oldest()
     rows = counted_rows(files)
     if saved.rows is None or rows is None or not saved.newest or not files.keys().isdisjoint(saved.newest):
         return
@@ -151,19 +148,20 @@ def check_rows(
         "restored to an older version, and the log was cleaned up since. Choose the state that matches the rows "
         "with `spark-cdk state rollback`, which may be this one if another program has added or deleted the rows, or "
         "have everything read again with `spark-cdk state reset`",
-        path=str(root),
-        stream=stream,
+        path=str(table.root),
+        stream=table.stream,
     )
 
 
-def check_row_moves(root: Folder, stream: str, row_moves: Sequence[int]) -> None:
+def check_row_moves(table: PinnedTable, row_moves: Sequence[int]) -> None:
     """Raise StateError when one of these commits says that it only moves rows, but changed their number.
 
     delta-rs 1.6 commits two OPTIMIZEs that started from the same version one after the other, and the files that both
     wrote hold the same rows. Checks the newest `_MOST_ROW_MOVES` commits, as of when the table was opened.
     """
+    root = table.root
     for version in reversed(row_moves[:_MOST_ROW_MOVES]):
-        with root.explaining(stream):
+        with root.explaining(table.stream):
             try:
                 files = logged_files(DeltaTable(root.uri, version=version - 1, storage_options=root.storage_options))
             except DeltaError:
@@ -180,7 +178,7 @@ def check_row_moves(root: Folder, stream: str, row_moves: Sequence[int]) -> None
             "again: the rows of this pipeline stay, and what others have added since is lost. If the rows are already "
             "correct, choose the state that matches them with `spark-cdk state rollback`",
             path=str(root),
-            stream=stream,
+            stream=table.stream,
         )
 
 
@@ -195,9 +193,9 @@ def _is_restore(root: Folder, version: int) -> bool:
         return False  # the log was cleaned up
 
 
-def _unknown(why: str, root: Folder, stream: str) -> StateError:
+def _unknown(why: str, table: PinnedTable) -> StateError:
     message = (
         f"the state of the table's rows is unknown: {why}. Choose the state that matches the rows with "
         "`spark-cdk state rollback`, or have everything read again with `spark-cdk state reset`"
     )
-    return StateError(message, path=str(root), stream=stream)
+    return StateError(message, path=str(table.root), stream=table.stream)

@@ -117,7 +117,7 @@ class RowHistory:
         if version == self.main.state_version:
             return self.main.newest
         with suppress(StateError):
-            return self.main.load(version)
+            return self.main.blobs.load(version)
         return None
 
     def _align(self, written: Iterable[pa.Schema], spread: TaskMap) -> None:

@@ -12,7 +12,7 @@ other runs. CREATE OR REPLACE TABLE also leaves the marker, but changes the tabl
 table.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -28,8 +28,8 @@ from cdk.base.process.crash_points import crash_point
 from cdk.base.task_map import TaskMap
 from cdk.base.times.clock import Clock, system_clock
 from cdk.lake.delta.engine_writes import Change
-from cdk.lake.delta.failed_commit import TableChanged, overtaken_error, repeat_if_changed, resolve_failed_commit
-from cdk.lake.delta.pinned_table import FilesMissing, PinnedTable
+from cdk.lake.delta.failed_commit import overtaken_error, repeat_if_changed, resolve_failed_commit
+from cdk.lake.delta.pinned_table import FilesMissing, PinnedTable, TableChanged
 from cdk.lake.delta.receipt import Receipt, row_count
 from cdk.lake.delta.restore_detection import (
     check_columns_stay,
@@ -46,8 +46,6 @@ from cdk.lake.delta.table_state import TableState, commit_properties
 from cdk.lake.parquet.table_files import TableFile, file_actions
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder, unwritable
-from cdk.state.layers.layer_file import PackedLayer
-from cdk.state.layers.layered_map import LayeredMap
 
 _RETAINED_STATES = 20
 
@@ -78,7 +76,8 @@ class StreamTable(PinnedTable):
         super().__init__(root, pipeline, stream, schema, clock=clock, partition_by=partition_by)
         self.others = OtherPipelines(self)
         """The other pipelines that write to the table."""
-        self._states = StateBlobs(self.root.join("_cdk_state", pipeline), stream)
+        self.blobs = StateBlobs(self.root.join("_cdk_state", pipeline), stream)
+        """The state files beside the table, including drafts."""
         self.state_version = self.seen_marker
         """The version of the state that the last commit moved the marker to; None before the first commit."""
         self.rows_state_version: int | None = None
@@ -106,23 +105,22 @@ class StreamTable(PinnedTable):
         if self.state_version is None:
             self._check_new()
             return
-        rows_state = state_of_rows(self.root, self.stream, self.app, version=self.version, marker=self.state_version)
-        self.rows_state_version, certain, self._row_moves = rows_state
-        saved = self.newest = None if self.rows_state_version is None else self.load(self.rows_state_version)
+        self.rows_state_version, certain, self._row_moves = state_of_rows(self, self.state_version)
+        saved = self.newest = None if self.rows_state_version is None else self.blobs.load(self.rows_state_version)
         if self.restored:
             self.newest = None
             with suppress(StateError):
-                self.newest = self.load(self.state_version)
+                self.newest = self.blobs.load(self.state_version)
         if saved is not None:
-            check_same_table(self.root, self.stream, self.table_id, saved)
+            check_same_table(self, saved)
         if saved is not None and not certain:
             newest, others = number(self.state_version), self.others.names
-            check_rows(self.root, self.stream, self._handle, saved, number=newest, others=others)
+            check_rows(self, saved, number=newest, others=others)
         self.saved = saved
 
     def _check_new(self) -> None:
         """Raise StateError when the table has lost its marker. Drafts of a killed first commit do not count as that."""
-        versions = self._states.versions
+        versions = self.blobs.versions
         if not versions:
             return
         newest = max(versions)
@@ -142,7 +140,7 @@ class StreamTable(PinnedTable):
 
     def check_row_moves(self) -> None:
         """Raise StateError when a commit after this pipeline's last one says it only moves rows but duplicated some."""
-        check_row_moves(self.root, self.stream, self._row_moves)
+        check_row_moves(self, self._row_moves)
 
     def add(self, columns: Sequence[pa.Field]) -> None:
         """Add columns, or fields of struct columns, without rewriting existing files.
@@ -164,7 +162,7 @@ class StreamTable(PinnedTable):
         super().reopen()
         if self.seen_marker == self.state_version:  # else another run has overtaken this one: the caller reports that
             self._check_not_restored()
-            check_columns_stay(self.root, self.stream, before, self.schema)
+            check_columns_stay(self, before)
 
     @property
     def states(self) -> list[int]:
@@ -182,17 +180,12 @@ class StreamTable(PinnedTable):
 
         If no state can be read, they may include drafts of commits that never happened.
         """
-        versions = sorted(self.state_files)
+        versions = sorted(self.blobs.versions)
         if self.saved is not None:
             versions = [version for version in versions if version in {self.rows_state_version, *self.saved.history}]
         elif self.state_version is not None:
             versions = [version for version in versions if number(version) <= number(self.state_version)]
         return list({number(version): version for version in versions}.values())
-
-    @property
-    def state_files(self) -> list[int]:
-        """The versions that have a state file beside the table, including drafts, in any order."""
-        return self._states.versions
 
     @property
     def records(self) -> int:
@@ -255,7 +248,7 @@ class StreamTable(PinnedTable):
         try:
             write(self._handle, properties)
         except (DeltaError, OSError) as error:
-            remove_draft = partial(self._states.remove, version)
+            remove_draft = partial(self.blobs.remove, version)
             resolve_failed_commit(self, error, version, before, remove_draft)
         else:
             self.seen_marker = self._marker()
@@ -273,7 +266,7 @@ class StreamTable(PinnedTable):
         self._row_moves, self.lost_state = (), None
         # A restore of the table can no longer need any other state, nor the drafts of interrupted runs. A state with a
         # higher number may belong to a newer run that has written it and is about to commit.
-        self._states.retain({version, *saved.history}, number(version))
+        self.blobs.retain({version, *saved.history}, number(version))
 
     def widen(
         self, saved: TableState, planned: Callable[[frozenset[str]], pa.Schema], bounded: Sequence[str], spread: TaskMap
@@ -306,17 +299,10 @@ class StreamTable(PinnedTable):
         """Raise StateError when, since this run's last check, the table was replaced or restored to an older state."""
         version = self.version
         if self.state_version is not None:
-            check_not_restored(
-                self.root,
-                self.stream,
-                self.app,
-                after=self._checked_version,
-                version=version,
-                marker=self.state_version,
-                rows_state=self.rows_state_version,
-            )
+            after, marker, rows_state = self._checked_version, self.state_version, self.rows_state_version
+            check_not_restored(self, after=after, marker=marker, rows_state=rows_state)
         if self.saved is not None:
-            check_same_table(self.root, self.stream, self.table_id, self.saved)
+            check_same_table(self, self.saved)
         self._checked_version = version
 
     def _completed(
@@ -421,18 +407,6 @@ class StreamTable(PinnedTable):
         Raises ConfigError, TransientError: when the folder refuses the file.
         """
         try:
-            self._states.write(version, saved)
+            self.blobs.write(version, saved)
         except OSError as error:
             raise unwritable(error, str(self.root), self.stream) from None
-
-    def load(self, version: int) -> TableState:
-        """Load the state of a retained version. Raises StateError: when its file is missing or not a valid state."""
-        return self._states.load(version)
-
-    def packed(self, texts: LayeredMap) -> Sequence[PackedLayer]:
-        """The layers that store the entries of the table's state; empty where the entries are few."""
-        return self._states.packed(texts)
-
-    def names_of_states(self, versions: Collection[int]) -> set[str]:
-        """The names of the files that the states of these versions consist of."""
-        return self._states.names(versions)

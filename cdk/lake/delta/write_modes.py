@@ -23,7 +23,7 @@ from cdk.base.times.clock import system_clock
 from cdk.base.values import JsonValue
 from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.delta.engine_merge import engine_comparison
-from cdk.lake.delta.engine_writes import inserted, merged
+from cdk.lake.delta.engine_writes import insert_rows, merge_rows
 from cdk.lake.delta.failed_commit import repeat_if_changed
 from cdk.lake.delta.receipt import CommitRows, Receipt, row_count
 from cdk.lake.delta.row_history import RowHistory
@@ -323,7 +323,7 @@ class AppendDedup(WriteMode):
         records = comparison.rows + result.added - result.replaced
         saved, receipt = replace(saved, records=records), _merge_receipt(rows, result)
         if any(comparison.expected.values()):
-            change = merged(comparison.source(), table.schema, merge.identity.keys)
+            change = partial(merge_rows, comparison.source(), table.schema, merge.identity.keys)
             written = table.change(saved, change, receipt, comparison.expected, logged=self._logged(files))
             result = replace(result, add=tuple(written))
         else:
@@ -351,7 +351,7 @@ def _rewrite_by_engine(
     """Have delta-rs write the rows of `files`, which no version names, to files of its own; return those."""
     schema = table.schema
     batches = (cast_batch(batch, schema) for file in files for batch in read_rows(table.root, file.path, {}, schema))
-    written = table.change(saved, inserted(batches, schema, mode), receipt, logged=())
+    written = table.change(saved, partial(insert_rows, batches, schema, mode), receipt, logged=())
     for file in files:
         table.root.delete(file.path)
     return written

@@ -75,13 +75,12 @@ class GenerationDiff:
         parts: list[int] = spread(partial(_hashed, self), files)
         return _named(sum(parts))
 
-    def flagged(self, files: Sequence[TableFile], now: datetime, spread: TaskMap) -> list[DataFile]:
-        """Rewrite these files, flagging stale rows with `now`; new files are invisible until a commit names them."""
-        return flat(spread(partial(_rewritten, self, now), files))
+    def rewritten(self, files: Sequence[TableFile], now: datetime | None, spread: TaskMap) -> list[DataFile]:
+        """Rewrite these files, flagging stale rows with `now`, or without these rows if `now` is None.
 
-    def deleted(self, files: Sequence[TableFile], spread: TaskMap) -> list[DataFile]:
-        """Rewrite these files without their stale rows."""
-        return flat(spread(partial(_rewritten, self, None), files))
+        New files are invisible until a commit names them.
+        """
+        return flat(spread(partial(_rewritten, self, now), files))
 
 
 def check_flag(schema: pa.Schema, where: str) -> None:

@@ -39,7 +39,7 @@ def only_run(target: Folder | Path, pipeline: str, has_rest: Callable[[], bool] 
     store refuses access. TransientError: when a store does not respond.
     """
     notes, name = as_folder(target).join("_cdk"), f"{pipeline}.sync"
-    with _locked(as_folder(target), pipeline):
+    with between_runs(target, pipeline):
         sync = _read(notes, name).partition(" ")[0] or uuid4().hex
         try:
             notes.write(name, f"{sync} by process {os.getpid()} on {socket.gethostname()}".encode())
@@ -60,7 +60,17 @@ def between_runs(target: Folder | Path, pipeline: str) -> Iterator[None]:
 
     Raises StateConflict and ConfigError, as `only_run` does.
     """
-    with _locked(as_folder(target), pipeline):
+    folder, name = as_folder(target), f"{pipeline}.lock"
+    with _open(folder.local_path / name) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            notes = folder.join("_cdk")
+            holder = _read(notes, f"{pipeline}.sync").partition(" ")[2] or "by another process"
+            raise StateConflict(
+                f"another sync of the pipeline {pipeline!r} is running, {holder}; wait for it to end, or stop it",
+                path=f"{notes}/{name}",
+            ) from None
         yield
 
 
@@ -99,22 +109,6 @@ def _runs(process: int) -> bool:
     except PermissionError:
         pass
     return True
-
-
-@contextmanager
-def _locked(folder: Folder, pipeline: str) -> Iterator[None]:
-    name = f"{pipeline}.lock"
-    with _open(folder.local_path / name) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            notes = folder.join("_cdk")
-            holder = _read(notes, f"{pipeline}.sync").partition(" ")[2] or "by another process"
-            raise StateConflict(
-                f"another sync of the pipeline {pipeline!r} is running, {holder}; wait for it to end, or stop it",
-                path=f"{notes}/{name}",
-            ) from None
-        yield
 
 
 def _open(path: Path) -> TextIO:

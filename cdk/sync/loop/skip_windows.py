@@ -160,7 +160,7 @@ class SkipWindows:
             return True
         if logged == table.state_version:
             return False
-        log = commits(plan.root, plan.location.app(self._pipeline.name), table.version)
+        log = commits(table.root, table.app, table.version)
         return any(commit.note for commit in takewhile(lambda commit: commit.state != logged, log))
 
     @contextmanager

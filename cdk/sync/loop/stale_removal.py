@@ -13,7 +13,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.base.times.clock import system_clock
-from cdk.lake.delta.engine_writes import deleted, flagged
+from cdk.lake.delta.engine_writes import delete_stale_rows, flag_stale_rows
 from cdk.lake.delta.failed_commit import repeat_if_changed
 from cdk.lake.delta.receipt import Receipt
 from cdk.lake.delta.stream_table import StreamTable
@@ -128,27 +128,23 @@ class StaleRemoval:
         if not count.removed:
             table.commit(complete, exclusive=True, receipt=receipt)
         elif hard:
-            change = deleted(table.schema, saved.generation)
+            change = partial(delete_stale_rows, table.schema, saved.generation)
             table.change(complete, change, receipt, {"deleted": count.removed})
         else:
-            change = flagged(table.schema, saved.generation, system_clock())
+            change = partial(flag_stale_rows, table.schema, saved.generation, system_clock())
             table.change(complete, change, receipt, {"updated": count.removed})
         self._log(count)
         return complete, count, receipt
 
     def _commit_rewritten(self, saved: TableState, spread: TaskMap) -> tuple[TableState, StaleCount, Receipt]:
-        diff, files, hard = (
-            self._generation_diff(saved.generation),
-            self._table.files(),
-            self._options.removal == "hard",
-        )
-        run = _where(files, spread)
+        diff, files = self._generation_diff(saved.generation), self._table.files()
+        hard, run = self._options.removal == "hard", _where(files, spread)
         each = diff.counted(files, run)
         touched = [file for file, counts in zip(files, each, strict=True) if counts.stale]
         count = self._decide(saved, sum(each, GenerationCounts()), lambda: diff.plan(touched, run))
         if not count.removed:
             touched = []
-        rewritten = diff.deleted(touched, run) if hard else diff.flagged(touched, system_clock(), run)
+        rewritten = diff.rewritten(touched, None if hard else system_clock(), run)
         removed = count.removed if hard else 0
         complete = replace(saved, complete=True, records=sum(file.rows for file in files) - removed)
         receipt = Receipt(removed=removed)

@@ -123,7 +123,7 @@ def mirror_states(
                 "sink": f"delta:{location.root}",
                 "stream": location.name,
                 "table_version": table.version,
-                "txn": {"app": location.app(log.key.pipeline), "version": table.state_version},
+                "txn": {"app": table.app, "version": table.state_version},
                 "rows": table.saved.records,
             }
         # Markers are compared, not table versions, because compaction changes the version but not the state.
@@ -157,7 +157,7 @@ def _logged(table: StreamTable, saved: TableState) -> StateValue:
     state, parts = apart(saved.state)
     maps = []
     for of, texts in parts.items():
-        if layers := table.packed(texts):
+        if layers := table.blobs.packed(texts):
             at = ("state", *(name for parent in of for name in ("parent_state", parent)), "states")
             maps.append(PackedMap(at, texts.size, layers))
         else:

@@ -185,7 +185,7 @@ def test_states_of_many_partitions_come_back_whole_whatever_happens_to_their_tab
             world.look()
 
     for version in {*world.kept} & {*world.states}:
-        found = opened(world.root).load(version).state
+        found = opened(world.root).blobs.load(version).state
         assert in_any_order(found) == in_any_order(world.states[version])
 
 

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from cdk.base.errors import StateConflict, StateError
-from cdk.lake.delta.failed_commit import TableChanged
+from cdk.lake.delta.pinned_table import TableChanged
 from cdk.lake.parquet.writer import DataFile
 from tests.spark.users_table import blobs, ids, opened, saved, state, wrote
 

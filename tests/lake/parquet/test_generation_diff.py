@@ -12,7 +12,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from cdk import ConfigError, Json
 from cdk.base.task_map import run_inline
 from cdk.lake.arrow.columns import DELETED_AT, GENERATION, TIMESTAMP_NTZ, TIMESTAMP_UTC
-from cdk.lake.delta.engine_writes import deleted as deleted_by_engine
+from cdk.lake.delta.engine_writes import delete_stale_rows
 from cdk.lake.parquet.generation_diff import GenerationCounts, GenerationDiff, check_flag
 from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile
@@ -64,7 +64,7 @@ def test_rows_of_any_other_generation_are_gone_unless_they_are_flagged_or_have_n
 
 def test_flagging_changes_what_is_gone_and_nothing_else(table: Table) -> None:
     later = datetime(2024, 6, 1, tzinfo=UTC)
-    made = table.unseen.flagged(table.files[:2], later, run_inline)
+    made = table.unseen.rewritten(table.files[:2], later, run_inline)
 
     flags = {one["id"]: one[DELETED_AT] for one in table.rows(made)}
     assert flags == {1: None, 2: later, 3: later, 4: NOON, 5: None, 6: None, 7: later}
@@ -72,7 +72,7 @@ def test_flagging_changes_what_is_gone_and_nothing_else(table: Table) -> None:
 
 
 def test_deleting_leaves_what_was_flagged_before(table: Table) -> None:
-    made = table.unseen.deleted(table.files, run_inline)
+    made = table.unseen.rewritten(table.files, None, run_inline)
 
     assert [one["id"] for one in table.rows(made)] == [1, 4, 5, 6, 8]
 
@@ -93,10 +93,10 @@ def test_rows_are_flagged_only_by_what_marks_a_deletion(
     table = Table(tmp_path, SCHEMA.set(3, pa.field(DELETED_AT, kind)))
     rows = [{**row(id, 2), DELETED_AT: mark} for id, mark in enumerate([*flags, *unset])]
     table.add(rows, SCHEMA.names)
-    remain = table.rows(table.unseen.deleted(table.files, run_inline))
+    remain = table.rows(table.unseen.rewritten(table.files, None, run_inline))
     write_deltalake(tmp_path / "delta", pa.Table.from_pylist(rows, table.schema))
     handle = DeltaTable(tmp_path / "delta")
-    deleted_by_engine(table.schema, 3)(handle, CommitProperties())
+    delete_stale_rows(table.schema, 3, handle, CommitProperties())
 
     assert table.unseen.counted(table.files, run_inline) == [GenerationCounts(0, len(unset))]
     assert [one[DELETED_AT] for one in remain] == flags
@@ -107,7 +107,7 @@ def test_a_file_without_a_row_that_stays_is_not_written(tmp_path: Path) -> None:
     table = Table(tmp_path)
     table.add([row(1, 2), row(2, 2)], SCHEMA.names)
 
-    assert table.unseen.deleted(table.files, run_inline) == []
+    assert table.unseen.rewritten(table.files, None, run_inline) == []
 
 
 def test_partition_columns_that_are_not_in_the_file_are_restored(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_partition_columns_that_are_not_in_the_file_are_restored(tmp_path: Path)
     other.folder.mkdir()
     other.add([row(1, 2), row(2, 3)], ["id", GENERATION], team="c")
 
-    (made,) = table.unseen.flagged(table.files, NOON, run_inline)
+    (made,) = table.unseen.rewritten(table.files, NOON, run_inline)
     assert (made.partition, table.rows([made])) == ({"team": "b"}, [row(1, 2, NOON, "b"), row(2, 3, None, "b")])
     assert table.unseen.plan(table.files, run_inline) != other.unseen.plan(other.files, run_inline)
 
@@ -145,7 +145,7 @@ def test_the_moment_has_the_type_of_the_column(tmp_path: Path, kind: pa.DataType
     table.add([row(1, 2)], SCHEMA.names)
 
     check_flag(table.schema, "streams.users.remove_stale")
-    assert table.rows(table.unseen.flagged(table.files, NOON, run_inline)) == [{**row(1, 2), DELETED_AT: expected}]
+    assert table.rows(table.unseen.rewritten(table.files, NOON, run_inline)) == [{**row(1, 2), DELETED_AT: expected}]
 
 
 def test_a_column_that_takes_no_moment_is_an_error(tmp_path: Path) -> None:
