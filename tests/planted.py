@@ -1942,7 +1942,7 @@ BUGS = [
         "what was read of files that are gone does not count",
         "sync/loop/stream_sync",
         "            self._begin(resumed=True)\n",
-        "            self._schedule.counts = RecordCounts()\n",
+        "            self._schedule.counts = Receipt()\n",
     ),
     Bug(
         "the history gets a commit's rows once",

@@ -6,7 +6,7 @@ if they differ, nothing is committed. A receipt goes into the metadata of its co
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 
 import orjson
 
@@ -16,19 +16,6 @@ from cdk.lake.parquet.writer import DataFile
 
 RECEIPT = "spark-cdk.receipt"
 """The key of a receipt in the metadata of a commit: one JSON object, in a string."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecordCounts:
-    """Record counts of one slice, or the sums of several, as counted by the slices."""
-
-    read: int = 0
-    written: int = 0
-    rejected: int = 0
-    skipped: int = 0
-    restarted: int = 0
-    done: int = 0
-    """Slices that were read to their end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +98,15 @@ class CommitRows:
 
     files: Sequence[DataFile]
     """Files in the write mode's `staging` folder that no table names yet."""
-    counts: RecordCounts = field(default_factory=RecordCounts)
-    """What the slices counted since the last commit."""
+    counts: Receipt = field(default_factory=Receipt)
+    """What the slices counted since the last commit: `read`, `skipped` and `rejected`."""
     finished: bool = False
     """Whether the stream has been read to its end."""
 
     @property
     def staged(self) -> Receipt:
         """The receipt of their commit so far: the figures of the slices and of the files."""
-        return Receipt(self.counts.read, self.counts.skipped, self.counts.rejected, staged=row_count(self.files))
+        return replace(self.counts, staged=row_count(self.files))
 
 
 def row_count(files: Sequence[DataFile]) -> int:

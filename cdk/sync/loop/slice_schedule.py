@@ -7,13 +7,12 @@ from heapq import heappop, heappush
 from cdk.base.errors import ConfigError, CredentialsError
 from cdk.base.logs import logger
 from cdk.base.values import JsonValue
-from cdk.lake.delta.receipt import RecordCounts
+from cdk.lake.delta.receipt import Receipt
 from cdk.rest.auth.tokens import EndedToken
 from cdk.state.slice import Slice
 from cdk.state.wire import encode, state_of
 from cdk.streams.checkpoint.reader import CheckpointReader
 from cdk.streams.stream import Stream
-from cdk.sync.reports.counts import counted
 from cdk.sync.tasks.messages import Failure, SliceResult
 
 _MOST_WASTED_TOKENS = 3
@@ -54,7 +53,7 @@ class SliceSchedule:
         """Number of slices that were handed out at least once."""
         self.reading = 0
         """Number of slices that are handed out now."""
-        self.counts = RecordCounts()
+        self.counts = Receipt()
         """Records counted by the slices since the last commit, independent of the counts on the way to the table."""
         self.restarted = False
         """Whether the source refused the page token of a slice, which was then read again from its start."""
@@ -114,7 +113,7 @@ class SliceSchedule:
         for position in progress.positions:
             self._reader.observe(slice, position, progress.edge)
         if (last := progress.last) is not None:
-            self.counts = counted(self.counts, progress)
+            self.counts += Receipt(progress.read, progress.skipped, progress.rejected)
             self._wasted_tokens.clear()
             if not progress.done:
                 self._out[id(slice)] = (self._out[id(slice)][0], self._reader.resume(slice, last, progress.edge))

@@ -61,8 +61,6 @@ class StreamCommit:
         check: Callable[[TableState], None],
         followed: FollowSettings | None,
         removal: RemovalRequest | None = None,
-        *,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """check: raises for a state that must not be stored. followed: how to ask the source whether it has changed.
 
@@ -70,11 +68,8 @@ class StreamCommit:
         table cannot flag rows.
         """
         self._plan, self._writing, self._check, self._followed = plan, writing, check, followed
-        self._clock, self._request, self._removal = (
-            clock,
-            removal,
-            None if removal is None else StaleRemoval(plan, writing, removal),
-        )
+        self._request = removal
+        self._removal = None if removal is None else StaleRemoval(plan, writing, removal)
         self._begins, self._may_have_missed = True, False
         # `begin` replaces it by a comparison with the columns of the table.
         self._emptied = EmptiedColumns(lambda: NO_COLUMNS)
@@ -114,10 +109,10 @@ class StreamCommit:
         saved: has the new state, but still the number of records before. Raises StateError, FilesMissing, and what a
         store raises: commits that were yielded stand, and nothing else is committed.
         """
-        began = self._clock()
+        began = time.monotonic()
         for outcome in self._outcomes(saved, rows, spread):
-            yield replace(outcome, seconds=self._clock() - began)
-            began = self._clock()
+            yield replace(outcome, seconds=time.monotonic() - began)
+            began = time.monotonic()
 
     def _outcomes(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> Iterator[CommitOutcome]:
         if not self.source.waits(finished=rows.finished):

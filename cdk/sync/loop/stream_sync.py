@@ -17,7 +17,7 @@ from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.arrow.schema_evolution import Grown
 from cdk.lake.delta.pinned_table import FilesMissing
-from cdk.lake.delta.receipt import CommitRows, RecordCounts
+from cdk.lake.delta.receipt import CommitRows, Receipt
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.writer import DataFile
@@ -396,7 +396,7 @@ class StreamSync:
         done, before, report = outcome.committed, self._committed, self.report
         self.saved = done.saved
         if done.done:
-            self._schedule.counts = RecordCounts()
+            self._schedule.counts = Receipt()
         self.report = self._committed = replace(
             report,
             written=before.written + done.receipt.landed,

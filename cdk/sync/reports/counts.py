@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cdk.lake.delta.receipt import Receipt, RecordCounts
+from cdk.lake.delta.receipt import Receipt
 from cdk.lake.parquet.writer import DataFile
 from cdk.state.slice import Slice
 from cdk.sync.tasks.messages import SliceResult
@@ -14,16 +14,28 @@ LISTED = 100
 """Maximum number of slices, and of commits, that are listed individually; a sync may have a million of them."""
 
 
-def counted(before: RecordCounts, progress: SliceResult) -> RecordCounts:
-    """Return the records of a slice so far plus those of a task's result."""
-    return RecordCounts(
-        before.read + progress.read,
-        before.written + progress.rows,
-        before.rejected + progress.rejected,
-        before.skipped + progress.skipped,
-        before.restarted + progress.restarted,
-        before.done + progress.done,
-    )
+@dataclass(frozen=True, slots=True)
+class RecordCounts:
+    """Record counts of one slice, or the sums of several, as counted by the slices."""
+
+    read: int = 0
+    written: int = 0
+    rejected: int = 0
+    skipped: int = 0
+    restarted: int = 0
+    done: int = 0
+    """Slices that were read to their end."""
+
+    def plus(self, progress: SliceResult) -> "RecordCounts":
+        """Return these counts plus those of a task's result."""
+        return RecordCounts(
+            self.read + progress.read,
+            self.written + progress.rows,
+            self.rejected + progress.rejected,
+            self.skipped + progress.skipped,
+            self.restarted + progress.restarted,
+            self.done + progress.done,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +49,8 @@ class SliceCounts:
         """Return these counts plus a task's result for `slice`."""
         name = str(slice)
         if name in self.listed or len(self.listed) < LISTED:
-            return replace(self, listed={**self.listed, name: counted(self.listed.get(name, RecordCounts()), progress)})
-        return replace(self, others=counted(self.others, progress))
+            return replace(self, listed={**self.listed, name: self.listed.get(name, RecordCounts()).plus(progress)})
+        return replace(self, others=self.others.plus(progress))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
-import pyarrow as pa
 from deltalake import Schema
 
 from cdk.base.logs import logger
 from cdk.base.secret_masking import HIDDEN, Secrets
 from cdk.base.times.clock import Clock
+from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.storage.folder import Folder
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_plan import StreamPlan
@@ -34,23 +34,11 @@ if TYPE_CHECKING:
     from openlineage.client.transport import Transport
 
 
-class OpenTable(Protocol):
-    """The table of a stream that is read."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of its newest version."""
-
-    @property
-    def version(self) -> int:
-        """The number of its newest version."""
-
-
 class Running(Protocol):
     """A stream of a sync."""
 
     @property
-    def table(self) -> OpenTable | None:
+    def table(self) -> StreamTable | None:
         """The table that its rows are written to; None for a stream that is not read."""
 
     @property

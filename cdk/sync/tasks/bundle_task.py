@@ -37,9 +37,8 @@ from cdk.rest.tracing import Trace, tracing
 from cdk.sources.crashes import CRASH_SECRETS
 from cdk.state.position import Checkpoint, Done, Position
 from cdk.state.slice import Slice
-from cdk.state.source_state.http_validators import HttpSnapshot
 from cdk.streams.read_slice import ReadPage
-from cdk.streams.stream import Stream, StreamCopies, full_name
+from cdk.streams.stream import StreamCopies, full_name
 from cdk.sync.tasks.interim_results import InterimResults
 from cdk.sync.tasks.messages import BundleJob, BundleResult, Failure, SliceResult, SliceTask, WriteTarget
 from cdk.sync.tasks.slice_buffer import SliceBuffer, TaskWriter
@@ -356,11 +355,8 @@ def _read_pages(target: WriteTarget, slice: Slice, progress: SliceResult) -> Ite
     """
     stream, known = target.stream, target.source
     if known is None:
-        return read_without_boundary_duplicates(stream, slice)
-    return _read_changed_pages(stream, slice, known, progress)
-
-
-def _read_changed_pages(stream: Stream, slice: Slice, known: HttpSnapshot, progress: SliceResult) -> Iterator[ReadPage]:
+        yield from read_without_boundary_duplicates(stream, slice)
+        return
     with conditional_reads(known) as result:
         try:
             for page in read_without_boundary_duplicates(stream, slice):

@@ -20,7 +20,7 @@ from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.arrow.coerce import change
 from cdk.lake.arrow.columns import DELETED_AT, META, TIMESTAMP_UTC
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
-from cdk.lake.delta.receipt import CommitRows, RecordCounts
+from cdk.lake.delta.receipt import CommitRows, Receipt
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import AppendDedup, Committed, WriteModeSetup
@@ -82,7 +82,7 @@ class Lake:
             writer = TableWriter(self.mode.staging, batch.schema, (), self.table.partition_by)
             writer.write([batch])
             files += writer.close()
-        rows = CommitRows(files, RecordCounts(read=sum(file.rows for file in files)))
+        rows = CommitRows(files, Receipt(read=sum(file.rows for file in files)))
         self.saved = replace(self.saved, state={"n": (self.saved.records, len(files))})
         done = self.mode.commit(self.saved, rows)
         self.saved = done.saved

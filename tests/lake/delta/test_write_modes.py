@@ -18,7 +18,7 @@ from cdk import CountCursor, Item, Json, Page, PagedStream, Slice, Stream
 from cdk.base.task_map import run_inline
 from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.arrow.columns import EXTRACTED_AT, RAW_ID
-from cdk.lake.delta.receipt import CommitRows, RecordCounts
+from cdk.lake.delta.receipt import CommitRows, Receipt
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import MODES, AppendDedup, WriteModeName, WriteModeSetup, traits_of
@@ -250,10 +250,10 @@ def logged_ids(root: Path) -> list[int]:
 
 def test_a_history_whose_files_were_joined_gets_no_row_again_by_a_commit_of_state_alone(tmp_path: Path) -> None:
     mode = with_history(tmp_path)
-    done = mode.commit(BEGIN, CommitRows(staged(mode, 1, 2, 2), RecordCounts(read=3)))
-    done = mode.commit(done.saved, CommitRows(staged(mode, 2), RecordCounts(read=1)))
+    done = mode.commit(BEGIN, CommitRows(staged(mode, 1, 2, 2), Receipt(read=3)))
+    done = mode.commit(done.saved, CommitRows(staged(mode, 2), Receipt(read=1)))
     DeltaTable(str(tmp_path / "users_history")).optimize.compact()
-    mode.commit(replace(done.saved, complete=True), CommitRows([], RecordCounts(), finished=True))
+    mode.commit(replace(done.saved, complete=True), CommitRows([], Receipt(), finished=True))
     with_history(tmp_path)  # a further run makes good what the last one did not get to
 
     assert logged_ids(tmp_path / "users") == [1, 2]
@@ -262,11 +262,11 @@ def test_a_history_whose_files_were_joined_gets_no_row_again_by_a_commit_of_stat
 
 def test_a_commit_forgets_the_files_it_has_named_for_the_history(tmp_path: Path) -> None:
     mode = with_history(tmp_path)
-    mode.commit(BEGIN, CommitRows(staged(mode, 1), RecordCounts(read=1)))
+    mode.commit(BEGIN, CommitRows(staged(mode, 1), Receipt(read=1)))
 
     assert mode.table.saved is not None
     assert len(mode.table.saved.logged or ()) == 1
-    mode.commit(replace(mode.table.saved, complete=True), CommitRows([], RecordCounts(), finished=True))
+    mode.commit(replace(mode.table.saved, complete=True), CommitRows([], Receipt(), finished=True))
     assert mode.table.saved.logged is None
 
 

@@ -1,7 +1,7 @@
 from cdk import Checkpoint, Done, Partition, Slice
-from cdk.lake.delta.receipt import Receipt, RecordCounts
+from cdk.lake.delta.receipt import Receipt
 from cdk.lake.parquet.writer import DataFile
-from cdk.sync.reports.counts import LISTED, CommitCounts, SliceCounts
+from cdk.sync.reports.counts import LISTED, CommitCounts, RecordCounts, SliceCounts
 from cdk.sync.tasks.messages import SliceResult
 
 
