@@ -3,18 +3,18 @@
 import os
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
-from cdk.spark.cluster.jvm_launch import JvmLaunch
+from cdk.spark.cluster.jvm_launch import SUBMITTED, JvmLaunch
 from cdk.sync.settings.pipeline_file import SparkOptions
 from cdk.sync.tasks.workers import ClusterStart, Workers, beside_the_driver
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*(?:\d+|\*))?\])?")
-_ELSEWHERE = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")
+_ELSEWHERE = (SUBMITTED, "SPARK_REMOTE")
 """If one of these variables is set, Spark runs already, or on a server."""
 
 
@@ -23,7 +23,7 @@ class SparkWorkers:
     """The executors of a session that is started or joined when a sync needs them, or workers in this process."""
 
     options: SparkOptions
-    _sent: list[object] = field(default_factory=list)
+    _unchecked: list[object] = field(default_factory=list)
     """Items that tasks need, to be checked if Spark starts later."""
 
     def check(self, item: object) -> None:
@@ -32,7 +32,8 @@ class SparkWorkers:
             from cdk.spark.cluster.executors import check_picklable  # noqa: PLC0415 - it imports pyspark
 
             check_picklable(item)
-        self._sent.append(item)
+        else:
+            self._unchecked.append(item)
 
     def start(self, name: str, log: Path, modules: Collection[str]) -> Workers:
         """Start or join a session that has the code of `modules`, or prepare to do so later.
@@ -41,12 +42,30 @@ class SparkWorkers:
         """
         match self._start:
             case "always":
-                return _executors(self.options, name, log, modules)
+                return self._executors(name, log, modules)
             case "never":
                 return beside_the_driver(self._tasks)
             case "needed":
-                background = _BackgroundStart(self.options, name, log, modules, self._sent)
-                return beside_the_driver(self._tasks, ClusterStart(background.start, background.end))
+                launch = JvmLaunch()
+                start = partial(self._executors_of, launch, name, log, modules)
+                return beside_the_driver(self._tasks, ClusterStart(start, launch.end))
+
+    def _executors(self, name: str, log: Path, modules: Collection[str], launch: JvmLaunch | None = None) -> Workers:
+        from cdk.spark.cluster.executors import check_picklable, start_executors  # noqa: PLC0415 - it imports pyspark
+
+        for item in self._unchecked:
+            check_picklable(item)
+        return start_executors(self.options, name, log, modules, launch)
+
+    def _executors_of(self, launch: JvmLaunch, name: str, log: Path, modules: Collection[str]) -> Workers:
+        """Return the executors of a session that starts while this process already reads, unless `launch` is ended."""
+        try:
+            workers = self._executors(name, log, modules, launch)
+            launch.complete()
+        except Exception:
+            launch.reset_pyspark()
+            raise
+        return workers
 
     @cached_property
     def _start(self) -> Literal["needed", "always", "never"]:
@@ -69,22 +88,6 @@ class SparkWorkers:
         return _local_cores(self._master) or max(2, os.cpu_count() or 1)
 
 
-def _executors(  # noqa: PLR0917 - what a session is started with
-    options: SparkOptions,
-    name: str,
-    log: Path,
-    modules: Collection[str],
-    sent: Sequence[object] = (),
-    launch: JvmLaunch | None = None,
-) -> Workers:
-    """Return the executors of a session; see `start_executors`. sent: items to be sent to them, not checked yet."""
-    from cdk.spark.cluster.executors import check_picklable, start_executors  # noqa: PLC0415 - it imports pyspark
-
-    for item in sent:
-        check_picklable(item)
-    return start_executors(options, name, log, modules, launch)
-
-
 def _is_available() -> bool:
     """Whether a Spark session runs already, or the environment says where Spark is."""
     if any(name in os.environ for name in _ELSEWHERE):
@@ -104,31 +107,3 @@ def _local_cores(master: str) -> int | None:
         return None
     cores = match[1] if "[" in master else "1"
     return (os.cpu_count() or 1) if cores == "*" else int(cores)
-
-
-class _BackgroundStart:
-    """A session that starts while a sync already reads. Its methods are called from different threads."""
-
-    def __init__(
-        self, options: SparkOptions, name: str, log: Path, modules: Collection[str], sent: Sequence[object]
-    ) -> None:
-        self._options, self._name, self._log, self._modules, self._sent = options, name, log, modules, sent
-        self._launch: JvmLaunch | None = None
-        self._ended = False
-
-    def start(self) -> Workers:
-        launch = self._launch = JvmLaunch()
-        if self._ended:
-            launch.end()
-        try:
-            workers = _executors(self._options, self._name, self._log, self._modules, self._sent, launch)
-            launch.complete()
-        except Exception:
-            launch.reset_pyspark()
-            raise
-        return workers
-
-    def end(self) -> None:
-        self._ended = True
-        if self._launch is not None:
-            self._launch.end()
