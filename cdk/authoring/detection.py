@@ -16,7 +16,7 @@ from cdk.base.errors import CdkError, ConfigError, DecodeError
 from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string, canonical, json_kind
 from cdk.base.wording import did_you_mean
 from cdk.declarative.source import ManifestSource
-from cdk.protocol import error_text
+from cdk.protocol.reports import error_text
 from cdk.rest import GzipFile, JsonDocument, Jsonl, Response
 from cdk.rest.http.json_path import path
 from cdk.rest.http.messages import query_of

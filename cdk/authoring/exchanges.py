@@ -7,7 +7,7 @@ from functools import partial
 from cdk.base.secret_masking import HIDDEN, SHORTEST, Secrets
 from cdk.base.secret_names import looks_secret, surely_secret
 from cdk.base.values import JsonValue
-from cdk.protocol import error_text
+from cdk.protocol.reports import error_text
 from cdk.rest.http.messages import Response
 from cdk.rest.http.redact import safe_url
 from cdk.rest.tracing import Exchange

@@ -4,7 +4,8 @@ import os
 import threading
 
 from cdk.base.secret_masking import Secrets
-from cdk.protocol import AirbyteMessage, message_line
+from cdk.protocol.lines import message_line
+from cdk.protocol.messages import AirbyteMessage
 
 STDOUT = 1
 

@@ -14,7 +14,8 @@ from rich.text import Text
 from cdk.base.values import JsonValue, canonical
 from cdk.cli.output import STDOUT
 from cdk.engine.protocol_read import ReadObserver
-from cdk.protocol import Mask, StreamDescriptor, error_text
+from cdk.protocol.catalog import StreamDescriptor
+from cdk.protocol.reports import Mask, error_text
 
 _EVERY = 0.2
 _STATE_WIDTH = 48

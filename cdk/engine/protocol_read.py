@@ -15,24 +15,11 @@ from cdk.base.wording import did_you_mean
 from cdk.engine.checkpoint_throttle import MAX_STATE_INTERVAL, CheckpointThrottle
 from cdk.engine.executors import Executor, serial
 from cdk.engine.read import read
-from cdk.protocol import (
-    AirbyteMessage,
-    AirbyteStateMessage,
-    AirbyteStateStats,
-    AirbyteStreamStatus,
-    ConfiguredAirbyteCatalog,
-    ConfiguredAirbyteStream,
-    Mask,
-    StreamDescriptor,
-    SyncMode,
-    Type,
-    error_line,
-    error_text,
-    milliseconds,
-    record_lines,
-    state_line,
-    status_line,
-)
+from cdk.protocol.catalog import ConfiguredAirbyteCatalog, ConfiguredAirbyteStream, StreamDescriptor, SyncMode
+from cdk.protocol.lines import record_lines, state_line
+from cdk.protocol.messages import AirbyteMessage, AirbyteStateMessage, AirbyteStateStats, Type
+from cdk.protocol.reports import Mask, error_line, error_text, milliseconds, status_line
+from cdk.protocol.traces import AirbyteStreamStatus
 from cdk.state.log.value_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager, has_checkpoints
 from cdk.state.stream_state import StreamState

@@ -6,7 +6,8 @@ from copy import deepcopy
 from cdk.base.errors import BadState
 from cdk.base.logs import logger
 from cdk.base.values import JsonValue, Stored
-from cdk.protocol import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
+from cdk.protocol.catalog import StreamDescriptor
+from cdk.protocol.messages import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState
 from cdk.state.stored_positions import is_same, with_entries
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import Stateful, encode, state_of_current_form

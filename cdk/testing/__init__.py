@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cdk.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:  # importing them at run time would import the engine
-    from cdk.protocol import SyncMode
+    from cdk.protocol.catalog import SyncMode
     from cdk.testing.cassettes.replay import Cassette, Unrecorded
     from cdk.testing.conformance.finding import Nonconforming
     from cdk.testing.conformance.hostile_world import HostileWorld

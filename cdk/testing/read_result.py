@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from cdk.base.errors import CdkError
 from cdk.base.values import FieldValue, JsonSchema
-from cdk.protocol import AirbyteStateMessage
+from cdk.protocol.messages import AirbyteStateMessage
 from cdk.sources.schema_check import mismatches
 
 

@@ -18,14 +18,14 @@ from cdk.base.wording import did_you_mean
 from cdk.engine.checkpoint_throttle import MAX_STATE_INTERVAL
 from cdk.engine.executors import Threads, serial
 from cdk.engine.protocol_read import StreamsFailed, run_read
-from cdk.protocol import (
-    AirbyteStateMessage,
+from cdk.protocol.catalog import (
     AirbyteStream,
     ConfiguredAirbyteCatalog,
     ConfiguredAirbyteStream,
     StreamDescriptor,
     SyncMode,
 )
+from cdk.protocol.messages import AirbyteStateMessage
 from cdk.rest import Transport
 from cdk.sources.config import prepared_config
 from cdk.sources.discovery import find_source, source_of

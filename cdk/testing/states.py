@@ -6,7 +6,8 @@ Also lists the differences between states, as readable lines.
 from collections.abc import Iterable, Mapping
 
 from cdk.base.values import FieldValue, JsonValue, canonical
-from cdk.protocol import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
+from cdk.protocol.catalog import StreamDescriptor
+from cdk.protocol.messages import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState
 from cdk.state.position import Checkpoint, Done, Position
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState

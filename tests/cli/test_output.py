@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from cdk.cli.output import Output, ReaderGone
-from cdk.protocol import AirbyteLogMessage, AirbyteMessage, Level, Type
+from cdk.protocol.messages import AirbyteLogMessage, AirbyteMessage, Level, Type
 
 
 def lines_from(descriptor: int) -> list[bytes]:

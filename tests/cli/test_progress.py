@@ -4,7 +4,7 @@ from rich.console import Console
 
 from cdk.base.secret_masking import Secrets
 from cdk.cli.progress import Progress
-from cdk.protocol import StreamDescriptor
+from cdk.protocol.catalog import StreamDescriptor
 
 USERS, ORDERS = StreamDescriptor(name="users"), StreamDescriptor(name="orders")
 

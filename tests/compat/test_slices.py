@@ -6,7 +6,7 @@ import pytest
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
-from cdk.protocol import AirbyteStateMessage
+from cdk.protocol.messages import AirbyteStateMessage
 from cdk.testing import MockApi, read
 from tests.compat.sources import URL, manifest, source
 

@@ -6,7 +6,7 @@ from typing import Any
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
-from cdk.protocol import AirbyteStateMessage
+from cdk.protocol.messages import AirbyteStateMessage
 from cdk.testing import MockApi, ReadResult, read
 
 URL = "https://api.example.com/items"

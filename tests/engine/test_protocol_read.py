@@ -30,15 +30,14 @@ from cdk.base.secret_masking import Secrets
 from cdk.base.times.clock import sleep
 from cdk.engine.executors import Executor, Threads, serial
 from cdk.engine.protocol_read import StreamsFailed, run_read
-from cdk.protocol import (
-    AirbyteStateMessage,
+from cdk.protocol.catalog import (
     AirbyteStream,
-    AirbyteStreamState,
     ConfiguredAirbyteCatalog,
     ConfiguredAirbyteStream,
     StreamDescriptor,
     SyncMode,
 )
+from cdk.protocol.messages import AirbyteStateMessage, AirbyteStreamState
 from cdk.state.log.value_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager
 from tests.samples import STREAMS, Orders, Plain, ShopOrders, Users

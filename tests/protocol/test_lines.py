@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from cdk.base.errors import FatalError
 from cdk.base.records.raw_json_lines import JsonLines
 from cdk.base.values import Json, Record
-from cdk.protocol import (
+from cdk.protocol.catalog import StreamDescriptor
+from cdk.protocol.lines import message_line, record_lines, state_line
+from cdk.protocol.messages import (
     AirbyteLogMessage,
     AirbyteMessage,
     AirbyteStateMessage,
@@ -23,11 +25,7 @@ from cdk.protocol import (
     AirbyteStateType,
     AirbyteStreamState,
     Level,
-    StreamDescriptor,
     Type,
-    message_line,
-    record_lines,
-    state_line,
 )
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()

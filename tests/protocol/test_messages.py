@@ -6,7 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from cdk.base.values import Json
-from cdk.protocol import (
+from cdk.protocol.catalog import ConfiguredAirbyteCatalog, StreamDescriptor, SyncMode
+from cdk.protocol.lines import message_line
+from cdk.protocol.messages import (
     AirbyteConnectionStatus,
     AirbyteControlConnectorConfigMessage,
     AirbyteControlMessage,
@@ -18,13 +20,9 @@ from cdk.protocol import (
     AirbyteStateType,
     AirbyteStreamState,
     CheckStatus,
-    ConfiguredAirbyteCatalog,
     ConnectorSpecification,
     OrchestratorType,
-    StreamDescriptor,
-    SyncMode,
     Type,
-    message_line,
 )
 
 

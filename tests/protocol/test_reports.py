@@ -5,7 +5,10 @@ import pytest
 
 from cdk.base.errors import CdkError, CredentialsError, RateLimited
 from cdk.base.secret_masking import Secrets
-from cdk.protocol import FailureType, Level, StreamDescriptor, error_line, error_text, failure_type, log_line
+from cdk.protocol.catalog import StreamDescriptor
+from cdk.protocol.messages import Level
+from cdk.protocol.reports import error_line, error_text, failure_type, log_line
+from cdk.protocol.traces import FailureType
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)
 

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk import BadState, Checkpoint, Done, Json, Partition, Position, Start, StreamState
-from cdk.protocol import AirbyteGlobalState, AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
+from cdk.protocol.catalog import StreamDescriptor
+from cdk.protocol.messages import AirbyteGlobalState, AirbyteStateMessage, AirbyteStateType, AirbyteStreamState
 from cdk.state.manager import ConnectorStateManager
 from cdk.state.slice import WHOLE
 from tests.samples import Orders, Plain, Users

@@ -7,7 +7,7 @@ import pytest
 from cdk import Item, Json, Page, ServerError, Slice, Source, Stream
 from cdk.base.errors import CatalogError, ConfigError, TransientError
 from cdk.base.logs import logger
-from cdk.protocol import SyncMode
+from cdk.protocol.catalog import SyncMode
 from cdk.testing import at, read, state
 from tests.samples import STREAMS, Comments, Orders, Plain, Replies, ShopOrders, Users
 

@@ -21,7 +21,7 @@ from cdk import Json, Record, Stream
 from cdk.base.errors import FatalError
 from cdk.base.task_map import run_inline
 from cdk.lake.parquet.writer import Limits
-from cdk.protocol import record_lines
+from cdk.protocol.lines import record_lines
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions

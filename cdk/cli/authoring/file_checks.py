@@ -23,7 +23,7 @@ from cdk.engine.protocol_read import find_stream
 from cdk.lake.arrow.columns import columns
 from cdk.lake.storage.credentials import secrets_of
 from cdk.lake.storage.object_store import folder_at
-from cdk.protocol import StreamDescriptor
+from cdk.protocol.catalog import StreamDescriptor
 from cdk.sources.environment import PartialEnvironment, environment
 from cdk.sources.variables import with_variables
 from cdk.state.manager import ConnectorStateManager

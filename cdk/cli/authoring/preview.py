@@ -29,7 +29,7 @@ from cdk.cli.options import (
 )
 from cdk.cli.protocol.state_file import load_state
 from cdk.cli.simulation import with_simulation
-from cdk.protocol import Mask, error_text
+from cdk.protocol.reports import Mask, error_text
 from cdk.rest.tracing import PageNote
 from cdk.sources.config_file import ConfigEvents
 from cdk.state.manager import ConnectorStateManager

@@ -7,14 +7,14 @@ from cdk.base.errors import CatalogError, ConfigError
 from cdk.base.values import JsonSchema, JsonValue
 from cdk.cli.input_files import as_model, read_documents
 from cdk.lake.arrow.json_schema import warn_of_schema_mistakes
-from cdk.protocol import (
+from cdk.protocol.catalog import (
     AirbyteCatalog,
     AirbyteStream,
     ConfiguredAirbyteCatalog,
     ConfiguredAirbyteStream,
     SyncMode,
-    Type,
 )
+from cdk.protocol.messages import Type
 from cdk.streams.stream import Stream
 
 

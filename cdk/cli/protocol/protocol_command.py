@@ -17,7 +17,8 @@ from cdk.base.run import one_run
 from cdk.base.times.clock import system_clock
 from cdk.cli.command_errors import LIMIT_REACHED, retries_on_stderr
 from cdk.cli.output import STDOUT, Output, ReaderGone
-from cdk.protocol import Level, error_line, error_text, log_line
+from cdk.protocol.messages import Level
+from cdk.protocol.reports import error_line, error_text, log_line
 
 FAILED = 1
 

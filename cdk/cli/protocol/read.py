@@ -38,7 +38,7 @@ from cdk.cli.protocol.state_file import load_state
 from cdk.cli.simulation import with_cassette, with_simulation
 from cdk.engine.executors import Executor, Threads
 from cdk.engine.protocol_read import ReadObserver, StreamsFailed, run_read
-from cdk.protocol import ConfiguredAirbyteCatalog
+from cdk.protocol.catalog import ConfiguredAirbyteCatalog
 from cdk.state.log.value_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager
 from cdk.streams.read_slice import ReadPage

@@ -18,7 +18,8 @@ from cdk.cli.protocol.catalog_file import offered
 from cdk.cli.protocol.protocol_command import retries_shown, run_protocol_command
 from cdk.cli.protocol.source_events import ProtocolEvents
 from cdk.engine.first_pages import first_records, schema_with_inferred_fields
-from cdk.protocol import AirbyteConnectionStatus, AirbyteMessage, CheckStatus, ConnectorSpecification, Type, error_text
+from cdk.protocol.messages import AirbyteConnectionStatus, AirbyteMessage, CheckStatus, ConnectorSpecification, Type
+from cdk.protocol.reports import error_text
 from cdk.streams.stream import Stream
 
 

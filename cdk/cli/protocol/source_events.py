@@ -8,17 +8,16 @@ from cdk.base.logs import logger
 from cdk.base.times.clock import system_clock
 from cdk.base.values import JsonValue
 from cdk.cli.output import Output
-from cdk.protocol import (
+from cdk.protocol.catalog import StreamDescriptor
+from cdk.protocol.messages import (
     AirbyteControlConnectorConfigMessage,
     AirbyteControlMessage,
     AirbyteMessage,
-    AirbyteStreamStatus,
     OrchestratorType,
-    StreamDescriptor,
     Type,
-    milliseconds,
-    status_line,
 )
+from cdk.protocol.reports import milliseconds, status_line
+from cdk.protocol.traces import AirbyteStreamStatus
 from cdk.sources.config_file import save_config
 from cdk.streams.source_events import Events
 

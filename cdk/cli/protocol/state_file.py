@@ -8,7 +8,7 @@ from cdk.base.logs import logger
 from cdk.base.values import JsonValue, Keys
 from cdk.base.wording import did_you_mean
 from cdk.cli.input_files import as_model, location, read_documents
-from cdk.protocol import AirbyteStateMessage, AirbyteStreamState, Type
+from cdk.protocol.messages import AirbyteStateMessage, AirbyteStreamState, Type
 
 _EXPECTED = (
     'a state message such as {"type": "STREAM", "stream": {"stream_descriptor": {"name": ...}, "stream_state": {...}}}'

@@ -17,7 +17,7 @@ from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import check_one_connector
 from cdk.cli.protocol.catalog_file import load_catalog
 from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, MODES, traits_of
-from cdk.protocol import ConfiguredAirbyteStream, DestinationSyncMode, SyncMode
+from cdk.protocol.catalog import ConfiguredAirbyteStream, DestinationSyncMode, SyncMode
 from cdk.sources.discovery import find_source
 from cdk.streams.source import Source, connector_name
 from cdk.streams.source_events import Events

@@ -20,7 +20,7 @@ from cdk.cli.sync.stream_table import span
 from cdk.lake.admin.diff import shown, values
 from cdk.lake.admin.locate import locations_in
 from cdk.lake.storage.object_store import folder_at
-from cdk.protocol import Mask
+from cdk.protocol.reports import Mask
 from cdk.sources.config_file import ConfigEvents
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop.preview import PlannedRead, Preview

@@ -12,7 +12,7 @@ from cdk.compat.facades.slices import fill, slice_arguments
 from cdk.declarative.model.plug_points import Router, StreamParts
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.reading.parents_in_turn import PartitionOrigin, PartitionsInTurn
-from cdk.protocol import AirbyteMessage, Level
+from cdk.protocol.messages import AirbyteMessage, Level
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.parent_state import ParentState

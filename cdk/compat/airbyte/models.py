@@ -6,7 +6,7 @@ from enum import Enum, StrEnum
 from functools import cache
 
 from cdk.base.errors import CdkError
-from cdk.protocol import CheckStatus
+from cdk.protocol.messages import CheckStatus
 
 Status = CheckStatus
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from types import ModuleType
 
-from cdk import protocol
 from cdk.compat.airbyte import (
     datetimes,
     interpolation,
@@ -25,6 +24,7 @@ from cdk.compat.airbyte.http import (
     requesters,
     single_use_tokens,
 )
+from cdk.protocol import catalog, messages, traces
 
 _ROOTS = {
     "cdk": "airbyte_cdk",
@@ -41,11 +41,13 @@ _ROUTERS = "declarative.partition_routers"
 _STRATEGIES = "declarative.requesters.paginators.strategies"
 
 # fmt: off
-_PROTOCOL = (
-    "AirbyteCatalog", "AirbyteConnectionStatus", "AirbyteLogMessage", "AirbyteMessage",
-    "AirbyteRecordMessage", "AirbyteStateMessage", "AirbyteStream", "AirbyteTraceMessage",
-    "ConfiguredAirbyteCatalog", "ConfiguredAirbyteStream", "ConnectorSpecification",
-    "DestinationSyncMode", "Level", "StreamDescriptor", "Type",
+_OF_CATALOGS = (
+    "AirbyteCatalog", "AirbyteStream", "ConfiguredAirbyteCatalog", "ConfiguredAirbyteStream",
+    "DestinationSyncMode", "StreamDescriptor",
+)
+_OF_MESSAGES = (
+    "AirbyteConnectionStatus", "AirbyteLogMessage", "AirbyteMessage", "AirbyteRecordMessage",
+    "AirbyteStateMessage", "ConnectorSpecification", "Level", "Type",
 )
 # fmt: on
 
@@ -153,7 +155,9 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "StreamState": "declarative.types cdk.sources.types",
         "TState": "cdk cdk.sources.source",
     },
-    protocol: dict.fromkeys(_PROTOCOL, _MESSAGES),
+    catalog: dict.fromkeys(_OF_CATALOGS, _MESSAGES),
+    messages: dict.fromkeys(_OF_MESSAGES, _MESSAGES),
+    traces: {"AirbyteTraceMessage": _MESSAGES},
     records: {
         "AddedFieldDefinition": "declarative.transformations.add_fields",
         "AddFields": "declarative.transformations declarative.transformations.add_fields",

@@ -14,7 +14,7 @@ import orjson
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.times.clock import system_clock
 from cdk.base.values import FieldValue, JsonValue, from_json, to_json
-from cdk.protocol import AirbyteStateMessage
+from cdk.protocol.messages import AirbyteStateMessage
 from cdk.rest import Request, Response
 from cdk.rest.auth.tokens import Tokens
 from cdk.rest.http.transport import outgoing

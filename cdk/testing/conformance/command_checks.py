@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 
 from cdk.base.values import FieldValue, to_json
-from cdk.protocol import AirbyteStateMessage
+from cdk.protocol.messages import AirbyteStateMessage
 from cdk.testing.conformance.faults import Failing
 from cdk.testing.conformance.finding import Nonconforming
 from cdk.testing.conformance.resume_checks import compare

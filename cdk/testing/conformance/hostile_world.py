@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from cdk.base.values import FieldValue, Record, canonical
-from cdk.protocol import AirbyteStateMessage
+from cdk.protocol.messages import AirbyteStateMessage
 from cdk.rest import Request, Response, Transport
 from cdk.rest.http.transport import Offline
 from cdk.streams.datetime_cursor import DatetimeCursor

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from cdk.base.secret_masking import Secrets, secret_values, spellings
 from cdk.base.times.clock import system_clock
 from cdk.base.values import FieldValue, JsonObject, from_json, to_json
-from cdk.protocol import AirbyteStateMessage
+from cdk.protocol.messages import AirbyteStateMessage
 from cdk.rest import Transport
 from cdk.sources.config import prepared_config
 from cdk.streams.source import Source

@@ -6,7 +6,7 @@ import pytest
 from cdk import CatalogError
 from cdk.base.values import Json, JsonSchema
 from cdk.cli.protocol.catalog_file import load_catalog, offered, whole_catalog
-from cdk.protocol import SyncMode
+from cdk.protocol.catalog import SyncMode
 from tests.samples import STREAMS, Events, Users
 
 STREAM = {"name": "users", "json_schema": {}, "supported_sync_modes": ["full_refresh"]}

@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 
 from cdk import BadState, ConfigError, Json
-from cdk.protocol import AirbyteStateMessage
+from cdk.protocol.messages import AirbyteStateMessage
 from cdk.sources.discovery import find_source
 from cdk.testing import Cassette, ConnectorSuite, at, read, state
 from cdk.testing.cassettes.interactions import Recording

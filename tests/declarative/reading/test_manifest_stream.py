@@ -20,7 +20,8 @@ from cdk.declarative.model.context import Runtime
 from cdk.lake.admin.edits import import_state
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import WriteModeName
-from cdk.protocol import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
+from cdk.protocol.catalog import StreamDescriptor
+from cdk.protocol.messages import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState
 from cdk.rest import Headers, Request, Response
 from cdk.spark.sync_runner import SyncRunner
 from cdk.state.position import Checkpoint

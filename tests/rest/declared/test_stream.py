@@ -9,7 +9,7 @@ import pytest
 from pyspark import cloudpickle
 
 from cdk import CountCursor, FatalError, Json, Record
-from cdk.protocol import AirbyteStateMessage
+from cdk.protocol.messages import AirbyteStateMessage
 from cdk.rest import (
     ApiKey,
     CsvRows,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import Record, canonical
-from cdk.protocol import AirbyteStateMessage
+from cdk.protocol.messages import AirbyteStateMessage
 from cdk.rest import (
     Bearer,
     CursorToken,

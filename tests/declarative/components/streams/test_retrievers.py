@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from cdk.base.errors import FatalError, PaginationLoop
-from cdk.protocol import AirbyteStateMessage
+from cdk.protocol.messages import AirbyteStateMessage
 from cdk.rest import Headers, Response
 from cdk.testing import MockApi
 from tests.declarative.manifests import CURSOR, ids, option, paginator, queries, run, source
