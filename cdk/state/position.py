@@ -148,17 +148,23 @@ class Paging:
     """The state that the author has set since the first page; it takes effect after the last page. Empty if none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Nothing of the partition has been read yet."""
+class _NoCheckpoint:
+    """What `Start` and `Done` have in place of a checkpoint's fields."""
 
-    done: ClassVar[bool] = False
+    __slots__ = ()
     cursor: ClassVar[None] = None
     edge: ClassVar[None] = None
     resume: ClassVar[None] = None
     trail: ClassVar[None] = None
     paging: ClassVar[None] = None
     token: ClassVar[None] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start(_NoCheckpoint):
+    """Nothing of the partition has been read yet."""
+
+    done: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,16 +196,10 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Done(_NoCheckpoint):
     """The partition has been read to its end in this sync."""
 
     done: ClassVar[bool] = True
-    cursor: ClassVar[None] = None
-    edge: ClassVar[None] = None
-    resume: ClassVar[None] = None
-    trail: ClassVar[None] = None
-    paging: ClassVar[None] = None
-    token: ClassVar[None] = None
 
 
 Position: TypeAlias = Start | Checkpoint | Done

@@ -192,16 +192,14 @@ class Admin:
             raise StateError(f"the pipeline {name!r} already has a state of its own", stream=location.stream)
         means = f"Both pipelines write to this table from now on, each with a state of its own ({saved.write_mode})."
         change = Change(f"fork from {self.pipeline}", replace(saved, sync=""), (), (means,))
-        return Admin(self.target, name, clock=self.clock, dry=self.dry, check=self.check).commit(
-            location, other, change
-        )
+        return self.commit(location, other, change)
 
     def commit(self, location: StreamLocation, table: StreamTable, change: Change) -> EditResult:
         """Commit a change, unless it changes nothing or this is a dry run. Raises what `check` raises."""
         self.check(location.name, change.saved)
         if self.dry or change.saved == table.saved:
             return EditResult(location.name, change)
-        OpenTables(self.pipeline).complete_history(location, table)
+        OpenTables(table.pipeline).complete_history(location, table)
         table.move(change.saved, note=self._note(change))
         return EditResult(location.name, change, table.version)
 

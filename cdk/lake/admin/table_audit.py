@@ -5,7 +5,7 @@ receipt. So the log accounts for every row, as far back as it reaches.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
@@ -93,7 +93,7 @@ class Audit:
             "since_version": self.since,
             "rows_then": self.start,
             "receipts": self.receipts,
-            "receipt": self.receipt.to_json(),
+            "receipt": asdict(self.receipt),
             "other_commits": [
                 {"version": commit.version, "operation": commit.operation, "gained": commit.gained}
                 for commit in self.other_commits

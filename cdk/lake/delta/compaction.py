@@ -3,8 +3,7 @@
 This is a separate commit, which changes neither rows nor state; VACUUM removes the old files later.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime
 
 import pyarrow as pa
@@ -57,7 +56,7 @@ def _join(handle: DeltaTable, root: Folder, groups: Sequence[Sequence[TableFile]
         raise StateError(
             f"the small files were not joined: {missing[0]}, which has their rows, is missing", path=str(root)
         )
-    with _committing(handle, root):
+    try:
         handle.create_write_transaction(
             file_actions(files, small, partition_by=partition_by, now=now, rows_change=False),
             Use.APPEND,
@@ -66,13 +65,6 @@ def _join(handle: DeltaTable, root: Folder, groups: Sequence[Sequence[TableFile]
             # Measured with delta-rs 1.6: on a retry it removes files that OPTIMIZE has already removed.
             commit_properties=CommitProperties(max_commit_retries=0, custom_metadata={RECEIPT: Receipt().to_text()}),
         )
-    return len(small)
-
-
-@contextmanager
-def _committing(handle: DeltaTable, root: Folder) -> Iterator[None]:
-    try:
-        yield
     except CommitFailedError as error:
         raise StateError(
             "the small files were not joined, because another writer has changed the table; the next sync tries again",
@@ -84,3 +76,4 @@ def _committing(handle: DeltaTable, root: Folder) -> Iterator[None]:
         raise StateError(f"the small files were not joined: {error}", path=str(root)) from error
     finally:
         handle.update_incremental()
+    return len(small)

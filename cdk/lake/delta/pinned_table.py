@@ -93,7 +93,7 @@ class PinnedTable:
             if not DeltaTable.is_deltatable(uri, options):
                 check_columns(schema, partition_by or (), self._partition_setting)
                 self._create(schema, partition_by or ())
-            self._handle = self._new_handle()
+            self._handle = open_newest(self.root, stream)
         self.partition_by = tuple(self._handle.metadata().partition_columns)
         if partition_by is not None:
             self.check_partition_by(partition_by)
@@ -127,13 +127,10 @@ class PinnedTable:
             if not DeltaTable.is_deltatable(uri, options):
                 raise
 
-    def _new_handle(self) -> DeltaTable:
-        return open_newest(self.root, self.stream)
-
     def reopen(self) -> None:
         """Move the handle to the newest version, and read the marker again."""
         with self.root.explaining(self.stream):
-            self._handle = self._new_handle()
+            self._handle = open_newest(self.root, self.stream)
         self.seen_marker = self._marker()
 
     def _marker(self) -> int | None:

@@ -5,13 +5,12 @@ table's log counts the rows it gains and loses. These counts are independent: if
 if they differ, nothing is committed. A receipt goes into the metadata of its commit.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 
 import orjson
 
 from cdk.base.errors import BadState, ReceiptError
-from cdk.base.values import JsonValue
 from cdk.lake.parquet.writer import DataFile
 
 RECEIPT = "spark-cdk.receipt"
@@ -74,13 +73,9 @@ class Receipt:
             if counted != expected:
                 raise ReceiptError(rule, counted, expected, asdict(self), stream=stream, path=path)
 
-    def to_json(self) -> Mapping[str, JsonValue]:
-        """Return the figures by name, as stored in reports and in the metadata of a commit."""
-        return asdict(self)
-
     def to_text(self) -> str:
         """Return the receipt as the JSON text stored in the metadata of a commit."""
-        return orjson.dumps(self.to_json()).decode()
+        return orjson.dumps(asdict(self)).decode()
 
     @classmethod
     def from_text(cls, text: str, path: str) -> "Receipt":

@@ -116,7 +116,7 @@ def check_columns_stay(table: PinnedTable, before: pa.Schema) -> None:
     changes += [
         f"{column.name} was {column.type} and is {kinds[column.name]}"
         for column in before
-        if column.name in kinds and not _holds(kinds[column.name], column.type)
+        if column.name in kinds and common_type(kinds[column.name], column.type) != kinds[column.name]
     ]
     if changes:
         raise StateError(
@@ -180,10 +180,6 @@ def check_row_moves(table: PinnedTable, row_moves: Sequence[int]) -> None:
             path=str(root),
             stream=table.stream,
         )
-
-
-def _holds(kind: pa.DataType, values: pa.DataType) -> bool:
-    return bool(common_type(kind, values) == kind)
 
 
 def _is_restore(root: Folder, version: int) -> bool:

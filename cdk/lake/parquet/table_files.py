@@ -137,16 +137,19 @@ def _statistics(handle: DeltaTable) -> pa.Table:
 
     The figures of a column `a.b` and of a field `b` in a column `a` have the same name; both are left out.
     """
-    # `pa.table` would import pandas, to check whether its argument is a data frame.
-    actions = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=True)).read_all()
+    actions = _add_actions(handle, flatten=True)
     times = Counter(actions.column_names)
     return actions.select([n for n, name in enumerate(actions.column_names) if times[name] == 1])
 
 
+def _add_actions(handle: DeltaTable, *, flatten: bool = False) -> pa.Table:
+    # `pa.table` would import pandas for a quarter of a second, to check whether its argument is a data frame.
+    return pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=flatten)).read_all()
+
+
 def logged_files(handle: DeltaTable) -> dict[str, LoggedFile]:
     """Return the files of the version that the handle is pinned to, by path."""
-    # Not `pa.table`: it imports pandas, for a quarter of a second.
-    files = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=False)).read_all()
+    files = _add_actions(handle)
     modified = files["modification_time"].cast(pa.timestamp("ms")).cast(pa.int64()).to_pylist()
     rows = zip(files["path"].to_pylist(), files["num_records"].to_pylist(), modified, strict=True)
     deleted = _deleted(handle, files["path"].to_pylist())
@@ -281,8 +284,7 @@ def unnamable_files(handle: DeltaTable) -> list[str]:
     When delta-rs 1.6 removes a file, it decodes the path, encodes it in its own spelling and looks the file up by that
     spelling: a file whose writer spelled it differently stays. So its own DELETE, MERGE and overwrite leave it, too.
     """
-    # Not `pa.table`: it imports pandas, for a quarter of a second.
-    paths = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=False)).read_all()["path"]
+    paths = _add_actions(handle)["path"]
     encoded = paths.filter(pc.match_substring_regex(paths, _ENCODED)).to_pylist()
     return [path for path in encoded if quote(unquote(path), safe=_UNENCODED) != path]
 

@@ -11,7 +11,7 @@ a killed sync could not write, the next one writes before it reads. A window is
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 from itertools import takewhile
@@ -163,8 +163,7 @@ class SkipWindows:
         log = commits(table.root, table.app, table.version)
         return any(commit.note for commit in takewhile(lambda commit: commit.state != logged, log))
 
-    @contextmanager
-    def _run(self, *, writes: bool, sync: str = "") -> Iterator[StatefulRun]:
+    def _run(self, *, writes: bool, sync: str = "") -> AbstractContextManager[StatefulRun]:
         state = self._pipeline.state
         assert state.state_provider is not None
         log = StateLog(
@@ -174,8 +173,7 @@ class SkipWindows:
             secrets=self._secrets,
             max_checkpoint_state_size=state.max_checkpoint_state_size,
         )
-        with stateful_run(log, self._handled, preview=not writes, run={"id": sync} if sync else None) as run:
-            yield run
+        return stateful_run(log, self._handled, preview=not writes, run={"id": sync} if sync else None)
 
     def _handler(self, run: StatefulRun, plan: StreamPlan) -> RedundantRunSkipHandler:
         source = self._pipeline.source

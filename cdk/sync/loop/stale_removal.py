@@ -155,7 +155,8 @@ class StaleRemoval:
         return complete, count, receipt
 
     def _log(self, count: StaleCount) -> None:
-        logger.info("%s: removed %d of %d%s", self.where, count.removed, count.missing, _because(count))
+        because = f": {count.retained_because}" if count.retained_because else ""
+        logger.info("%s: removed %d of %d%s", self.where, count.removed, count.missing, because)
 
     def _decide(self, saved: TableState, total: GenerationCounts, plan: Callable[[], str]) -> StaleCount:
         """Decide whether to remove the missing rows. plan: returns a digest that identifies them."""
@@ -199,7 +200,3 @@ _USES: Mapping[str, Sequence[Use]] = {"soft": [Use.FLAG, Use.NEW_COLUMNS], "hard
 def _where(files: Sequence[TableFile], spread: TaskMap) -> TaskMap:
     """Return where to process files: for few rows, in this process, as a Spark job would cost more."""
     return run_inline if sum(file.rows for file in files) <= SMALL_ROWS else spread
-
-
-def _because(count: StaleCount) -> str:
-    return f": {count.retained_because}" if count.retained_because else ""

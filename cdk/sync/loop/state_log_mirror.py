@@ -140,11 +140,8 @@ def _reset_once(location: StreamLocation, tables: OpenTables, sync: str) -> None
         return
     new = reset(table.saved or TableState("", "")).saved
     tables.complete_history(location, table)
-    table.move(_of_sync(new, sync), note=STATE_IGNORED)
-
-
-def _of_sync(saved: TableState, sync: str) -> TableState:
-    return TableState(saved.sync_mode, saved.write_mode, sync, saved.generation, records=saved.records)
+    anew = TableState(new.sync_mode, new.write_mode, sync, new.generation, records=new.records)
+    table.move(anew, note=STATE_IGNORED)
 
 
 def _loaded(texts: LayeredMap) -> LayeredMap:

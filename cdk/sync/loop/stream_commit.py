@@ -115,13 +115,10 @@ class StreamCommit:
             began = time.monotonic()
 
     def _outcomes(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> Iterator[CommitOutcome]:
-        if not self.source.waits(finished=rows.finished):
-            yield from self._commit(saved, rows, spread)
-        elif rows.finished:
-            yield self._leave(saved)
-
-    def _commit(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> Iterator[CommitOutcome]:
-        if self._removal is not None:
+        if self.source.waits(finished=rows.finished):
+            if rows.finished:
+                yield self._leave(saved)
+        elif self._removal is not None:
             yield from self._commit_removing(self._removal, saved, rows, spread)
         elif rows.finished and self._plan.traits.hidden_until_complete:
             yield self._overwrite(saved, rows, spread)

@@ -57,7 +57,7 @@ class SliceCounts:
 class CommitCount:
     """The figures of one commit."""
 
-    version: int
+    table_version: int
     """The table version that it created."""
     rows: int
     """Number of rows that it added, without rows that were only rewritten."""

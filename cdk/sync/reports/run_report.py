@@ -98,17 +98,12 @@ def _status(run: RunFacts, streams: Sequence[StreamReport]) -> str:
 
 
 def _sums(streams: Sequence[StreamReport]) -> Mapping[str, JsonValue]:
-    return {
-        "read": sum(stream.read for stream in streams),
-        "written": sum(stream.written for stream in streams),
-        "rejected": sum(stream.rejected for stream in streams),
-        "skipped": sum(stream.skipped for stream in streams),
-    }
+    names = ("read", "written", "rejected", "skipped")
+    return {name: sum(getattr(stream, name) for stream in streams) for name in names}
 
 
 def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, JsonValue]:
     detailed, others = stream.by_slice.listed, stream.by_slice.others
-    in_detail = stream.by_commit.listed
     return {
         "name": stream.name,
         "sync_mode": stream.sync_mode,
@@ -131,18 +126,8 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Js
         "commits": {
             "count": stream.commits,
             "seconds": round(stream.by_commit.seconds, 3),
-            "receipt": stream.by_commit.receipt.to_json(),
-            "listed": [
-                {
-                    "table_version": counts.version,
-                    "rows": counts.rows,
-                    "files": counts.files,
-                    "bytes": counts.bytes,
-                    "seconds": round(counts.seconds, 3),
-                    "receipt": counts.receipt.to_json(),
-                }
-                for counts in in_detail
-            ],
+            "receipt": asdict(stream.by_commit.receipt),
+            "listed": [{**asdict(commit), "seconds": round(commit.seconds, 3)} for commit in stream.by_commit.listed],
         },
         "stale": None if stream.stale is None else _stale(stream.stale),
         "window": stream.window or None,
@@ -154,14 +139,8 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Js
 
 
 def _stale(stale: StaleCount) -> Mapping[str, JsonValue]:
-    return {
-        "removal": stale.removal,
-        "previous": stale.previous,
-        "current": stale.current,
-        "missing": stale.missing,
-        "removed": stale.removed,
-        "retained_because": stale.retained_because or None,
-    }
+    figures = {name: value for name, value in asdict(stale).items() if name != "refused"}
+    return {**figures, "retained_because": stale.retained_because or None}
 
 
 def _error(failure: Failure | None) -> JsonValue:

@@ -76,10 +76,6 @@ class ClusterStart(Generic[W]):
             self.starting = False
 
 
-def _itself(stream: Stream) -> Stream:
-    return stream
-
-
 @dataclass(frozen=True)
 class Workers:
     """A place where the tasks of a sync run, ready for use."""
@@ -99,7 +95,7 @@ class Workers:
     """The version of the engine that runs the tasks, for reports; empty in this process."""
     master: str = ""
     """The address of the engine, without credentials."""
-    copy_stream: Callable[[Stream], Stream] = _itself
+    copy_stream: Callable[[Stream], Stream] = lambda stream: stream
     """Returns a stream for a task, which reads in parallel to the driver's thread."""
     cluster: "ClusterStart[Workers] | None" = None
     """The cluster whose workers may replace these; the pool stays."""

@@ -29,7 +29,7 @@ def test_the_newest_commits_are_listed() -> None:
         files = [DataFile("a", size=10, rows=2, modified=0), DataFile("b", size=5, rows=1, modified=0)]
         counts = counts.plus(n, files, Receipt(read=4, skipped=1, staged=3, added=3), 0.5)
 
-    assert [one.version for one in counts.listed] == list(range(3, LISTED + 3))
+    assert [one.table_version for one in counts.listed] == list(range(3, LISTED + 3))
     assert (counts.listed[0].rows, counts.listed[0].files, counts.listed[0].bytes) == (3, 2, 15)
     assert counts.listed[0].receipt == Receipt(read=4, skipped=1, staged=3, added=3)
     many = LISTED + 3

@@ -135,7 +135,7 @@ def test_a_sync_is_a_start_and_a_complete_with_what_it_reads_and_writes(
     table, report = complete["outputs"][0], result.streams[0]
     columns = {column["name"]: column["type"] for column in facet(table, "facets", "schema")["fields"]}
     assert (columns["id"], columns["lines"], columns["_airbyte_extracted_at"]) == ("long", "array", "timestamp")
-    assert facet(table, "facets", "version") == {"datasetVersion": str(report.by_commit.listed[-1].version)}
+    assert facet(table, "facets", "version") == {"datasetVersion": str(report.by_commit.listed[-1].table_version)}
     assert facet(table, "outputFacets", "outputStatistics") == {
         "rowCount": 3,
         "size": report.bytes,
