@@ -4411,8 +4411,8 @@ BUGS = [
     Bug(
         "who fills a history leaves other pipelines what they add themselves",
         "lake/delta/row_history",
-        "for path in self._files_of_other_pipelines():",
-        "for path in ():",
+        ", *self._files_of_other_pipelines()]:",
+        "]:",
         "tests/lake/delta/test_row_history.py",
     ),
     Bug(

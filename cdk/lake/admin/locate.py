@@ -55,13 +55,6 @@ class StreamLocation:
             self.root, pipeline, self.stream, pa.schema([]), clock=clock, allow_lost_state=allow_lost_state
         )
 
-    def opened(self, pipeline: str) -> tuple[StreamTable, str]:
-        """Open the table even if its state cannot be read; also return why it cannot, else an empty string."""
-        try:
-            return self.open(pipeline), ""
-        except StateError as error:
-            return self.open(pipeline, allow_lost_state=True), str(error)
-
     @property
     def of_history(self) -> "StreamLocation | None":
         """The location of the history, whether it exists or not; None: the stream has no history."""

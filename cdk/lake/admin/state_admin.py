@@ -80,7 +80,8 @@ class Admin:
         path = str(location.root)
         if not location.exists:
             return StreamStatus(location.name, path)
-        table, lost = location.opened(self.pipeline)
+        table = location.open(self.pipeline, allow_lost_state=True)
+        lost = table.lost_state is not None
         version = table.state_version if lost else table.rows_state_version
         return StreamStatus(
             location.name,
@@ -88,7 +89,7 @@ class Admin:
             None if lost else table.saved,
             None if version is None else number(version),
             tuple(map(number, reversed(table.retained))),
-            lost,
+            str(table.lost_state or ""),
             restored=not lost and table.restored,
         )
 

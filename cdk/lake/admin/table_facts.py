@@ -161,19 +161,19 @@ def table_facts(location: StreamLocation, pipeline: str, request: TableRequest) 
     Raises DeltaError, BrokenLog: when the log cannot be read. ConfigError: when delta-rs does not support the table's
     features.
     """
-    table, lost = location.opened(pipeline)
+    table = location.open(pipeline, allow_lost_state=True)
     files, newest = table.files(), next(commits(table.root, table.app, table.version), None)
     facts = TableFacts(
         location.stream,
         str(location.root),
-        TableStatus.UNREADABLE if lost else _status(table),
+        _status(table),
         rows=table.row_count(),
         files=len(files),
         bytes=sum(file.size for file in files),
         version=table.version,
         committed=None if newest is None else newest.at,
         partition_columns=table.partition_by,
-        problem=lost,
+        problem=str(table.lost_state or ""),
         refused=_refused(table.guard, request, table.saved.write_mode if table.saved else None),
         limits=request.limits,
     )
@@ -209,6 +209,8 @@ def _never(stream: str, root: Folder, request: TableRequest) -> TableFacts:
 
 
 def _status(table: StreamTable) -> TableStatus:
+    if table.lost_state is not None:
+        return TableStatus.UNREADABLE
     if table.state_version is None:
         return TableStatus.NEVER
     if table.restored:

@@ -51,8 +51,6 @@ class CheckedTable:
 
     location: StreamLocation
     table: StreamTable
-    lost: str
-    """Why its state is missing or unreadable; empty if it is readable."""
     audited: Audit
     """The audit of its receipts."""
 
@@ -88,9 +86,9 @@ def findings(location: StreamLocation, pipeline: str, audited: Mapping[str, Audi
     yield from _of_receipts(audited)
     if location.name not in audited:
         return
-    table, lost = location.opened(pipeline)
-    if lost or table.state_version is not None:
-        checked = CheckedTable(location, table, lost, audited[location.name])
+    table = location.open(pipeline, allow_lost_state=True)
+    if table.lost_state is not None or table.state_version is not None:
+        checked = CheckedTable(location, table, audited[location.name])
         for check in CHECKS:
             yield from check(checked)
 
@@ -102,12 +100,12 @@ def _of_receipts(audited: Mapping[str, Audit]) -> Iterator[StateFinding]:
 
 
 def _lost_state(checked: CheckedTable) -> Iterator[StateFinding]:
-    if checked.lost:
-        yield StateFinding(checked.name, checked.lost)
+    if checked.table.lost_state is not None:
+        yield StateFinding(checked.name, str(checked.table.lost_state))
 
 
 def _restore(checked: CheckedTable) -> Iterator[StateFinding]:
-    if not checked.lost and checked.table.restored:
+    if checked.table.lost_state is None and checked.table.restored:
         version = checked.table.rows_state_version
         owner = "no state, so the next sync reads from the start" if version is None else _state(version)
         yield StateFinding(checked.name, f"the table was restored; its rows belong to {owner}", broken=False)
@@ -121,7 +119,7 @@ def _unreadable_states(checked: CheckedTable) -> Iterator[StateFinding]:
                 texts.load()
         except StateError as error:
             if version == checked.table.rows_state_version:
-                if not checked.lost:
+                if checked.table.lost_state is None:
                     yield StateFinding(checked.name, str(error))
             else:
                 text = f"a rollback to {_state(version)} is not possible: {error}"

@@ -187,10 +187,7 @@ class RowHistory:
     def _missing_rows(self) -> Iterator[pa.RecordBatch]:
         schema = self.table.schema
         copied_ids: set[str] = set()
-        for file in self.table.files():
-            for batch in read_rows(self.table.root, file.path, {}, schema, [RAW_ID]):
-                copied_ids.update(filter(None, batch.column(RAW_ID).to_pylist()))
-        for path in self._files_of_other_pipelines():
+        for path in [*(file.path for file in self.table.files()), *self._files_of_other_pipelines()]:
             for batch in read_rows(self.table.root, path, {}, schema, [RAW_ID]):
                 copied_ids.update(filter(None, batch.column(RAW_ID).to_pylist()))
         for path, texts in self._files_of_log():

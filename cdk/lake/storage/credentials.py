@@ -7,7 +7,7 @@ Missing options are taken from the driver's environment, under the same names, a
 are not there either (a profile, the role of a machine) are found by each machine itself.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
@@ -149,24 +149,16 @@ def file_system(kind: Kind, account: str, options: Options) -> fs.FileSystem:
         option = _OPTIONS[kind][name]
         if option.argument and not (name == "AWS_DEFAULT_REGION" and "region" in arguments):
             arguments[option.argument] = value.lower() in {"true", "1"} if option.flag else value
-    return _OPEN[kind](arguments, account)
-
-
-def _s3(arguments: JsonObject, _: str) -> fs.FileSystem:
-    return fs.S3FileSystem(
-        **arguments,
-        connect_timeout=_CONNECT_SECONDS,
-        request_timeout=_REQUEST_SECONDS,
-        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
-        allow_delayed_open=True,  # a small file takes one request instead of three
-    )
-
-
-def _gs(arguments: JsonObject, _: str) -> fs.FileSystem:
-    return fs.GcsFileSystem(**arguments, retry_time_limit=timedelta(seconds=_REQUEST_SECONDS))
-
-
-def _az(arguments: JsonObject, account: str) -> fs.FileSystem:
+    if kind == "s3":
+        return fs.S3FileSystem(
+            **arguments,
+            connect_timeout=_CONNECT_SECONDS,
+            request_timeout=_REQUEST_SECONDS,
+            retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+            allow_delayed_open=True,  # a small file takes one request instead of three
+        )
+    if kind == "gs":
+        return fs.GcsFileSystem(**arguments, retry_time_limit=timedelta(seconds=_REQUEST_SECONDS))
     arguments = {"account_name": account, **arguments} if account else arguments
     if "account_name" not in arguments:
         raise ConfigError(
@@ -175,9 +167,6 @@ def _az(arguments: JsonObject, account: str) -> fs.FileSystem:
             path="target.storage",
         )
     return fs.AzureFileSystem(**arguments)
-
-
-_OPEN: Mapping[Kind, Callable[[JsonObject, str], fs.FileSystem]] = MappingProxyType({"s3": _s3, "gs": _gs, "az": _az})
 
 
 def _full_name(kind: Kind, spelled: str) -> str | None:

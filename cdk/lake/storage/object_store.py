@@ -152,15 +152,10 @@ class ObjectStoreFolder(Folder):
                 return ConfigError(f"{meaning} ({refusal[0]})", **where)
         reason = mask(reason)[:_SHOWN]
         if _UNREACHABLE.search(text):
-            return TransientError(
-                f"the store cannot be reached{self._endpoint}; what was committed is safe: {reason}", **where
-            )
+            endpoint = dict(self.options).get("AWS_ENDPOINT_URL")
+            at = f" at {endpoint}" if endpoint else ""
+            return TransientError(f"the store cannot be reached{at}; what was committed is safe: {reason}", **where)
         return TransientError(f"the store returned an error; what was committed is safe: {reason}", **where)
-
-    @property
-    def _endpoint(self) -> str:
-        endpoint = dict(self.options).get("AWS_ENDPOINT_URL")
-        return f" at {endpoint}" if endpoint else ""
 
     @property
     def _kind(self) -> Kind:

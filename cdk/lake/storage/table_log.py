@@ -23,7 +23,10 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(?:.+\.)?(?:parquet|json)")
 _HINT = "_last_checkpoint"
 _EMPTY = "found an empty file, expected JSON objects"
 _RESTORE = "Restore the file from a backup"
-_READ_AGAIN = "move the table's folder away, and the next sync reads everything from the start"
+_MISSING_REMEDY = (
+    f"{_RESTORE}. Without a backup, the rows of the table are unknown: move the table's folder away, and the next sync "
+    "reads everything from the start"
+)
 
 
 class BrokenLog(StateError):
@@ -74,7 +77,7 @@ def check_log(root: Folder, stream: str) -> None:
     for version in range(summed + 1, newest + 1):
         if version not in commits:
             raise BrokenLog(
-                root, _file(version), "the file is missing, and newer commits exist", _missing_file_remedy(), stream
+                root, _file(version), "the file is missing, and newer commits exist", _MISSING_REMEDY, stream
             )
         actions_of(root, version, stream)
 
@@ -87,7 +90,7 @@ def broken_transaction(root: Folder, version: int, stream: str) -> BrokenLog:
 
 def _check_checkpoint(root: Folder, version: int, stream: str, *, is_redundant: bool) -> None:
     """Raise BrokenLog when a checkpoint is missing or unreadable. is_redundant: all commits that it sums up exist."""
-    remedy = _missing_file_remedy()
+    remedy = _MISSING_REMEDY
     if is_redundant:
         moved = f"{_HINT} and the files of checkpoint {version}"
         remedy = (
@@ -125,7 +128,7 @@ def _broken_commit(root: Folder, version: int, problem: str, stream: str) -> Bro
             "versions are then lost"
         )
     elif any(at > version for at in commits):
-        remedy = _missing_file_remedy()
+        remedy = _MISSING_REMEDY
     else:
         remedy = (
             f"{_RESTORE}. Without a backup, and if nothing else writes to the table, move the file out of the folder: "
@@ -133,10 +136,6 @@ def _broken_commit(root: Folder, version: int, problem: str, stream: str) -> Bro
             "the changes of another program in it are lost"
         )
     return BrokenLog(root, _file(version), problem, remedy, stream)
-
-
-def _missing_file_remedy() -> str:
-    return f"{_RESTORE}. Without a backup, the rows of the table are unknown: {_READ_AGAIN}"
 
 
 def _hinted(log: Folder) -> int:

@@ -133,15 +133,14 @@ class SyncRunner:
     @property
     def stream_names(self) -> frozenset[str]:
         """The names of its streams; empty before they are known. Callable from any thread."""
-        planned = self.__dict__.get("_planned", (None, ()))[1]
-        return frozenset(plan.name for plan in planned)
+        return frozenset(plan.name for plan in self.__dict__.get("_planned", ()))
 
     def table_times(self) -> Mapping[str, TableTimes]:
         """Return how fresh the tables of the run's streams are, by stream; empty before the streams are known.
 
         Raises OSError, ConfigError, TransientError and DeltaError: when a table cannot be opened.
         """
-        plans = self._planned[1] if self._reports() else []
+        plans = self._planned if self._reports() else []
         completed = last_completed(self._target, self._pipeline.name)
         tables = {plan.name: self._tables.existing(plan.location) for plan in plans}
         return {
@@ -284,15 +283,14 @@ class SyncRunner:
             )
 
     @cached_property
-    def _planned(self) -> tuple[Folder, list[StreamPlan]]:
-        target = self._target
+    def _planned(self) -> list[StreamPlan]:
         plans = []
         for stream, options in chosen_streams(self._streams, self._pipeline.streams):
-            plans.append(plan_stream(stream, options, target, self._pipeline.incremental_write_mode))
+            plans.append(plan_stream(stream, options, self._target, self._pipeline.incremental_write_mode))
             if options.remove_stale is not None:
                 check_removal(plans[-1], options.remove_stale)
         check_apart(plans)
-        return target, plans
+        return plans
 
     @cached_property
     def _windows(self) -> SkipWindows | None:
@@ -304,11 +302,11 @@ class SyncRunner:
     @cached_property
     def _redundant_and_due(self) -> tuple[Mapping[str, StreamReport], Sequence[StreamPlan]]:
         """The redundant streams with their reports, and the plans of the streams that a sync reads."""
-        plans = self._planned[1]
+        plans = self._planned
         return ({}, plans) if self._windows is None else self._windows.look(plans, self._tables)
 
     def _run(self) -> None:
-        target, planned = self._planned
+        target, planned = self._target, self._planned
         log = open_log(self._pipeline, self._secrets, self._clock)
         redundant, plans = self._redundant_and_due
         opened: dict[str, Running] = {name: NotRead(report) for name, report in redundant.items()}
@@ -325,7 +323,7 @@ class SyncRunner:
         with only_run(target, self._pipeline.name, lambda: _has_rest(runs)) as sync:
             if self._windows is not None:
                 self._windows.catch_up(plans, self._tables, sync=sync)
-            with mirroring(log, self._pipeline, plans, self._tables, sync=sync, ended=self._ended):
+            with mirroring(log, self._pipeline, plans, self._tables, sync=sync, ended=lambda: self.result.ok):
                 runs = self._open_in_turn(plans, sync, opened)
                 self._facts = replace(self._facts, sync=sync)
                 with self._lineage([(plan, opened[plan.name]) for plan in plans]):
@@ -343,7 +341,7 @@ class SyncRunner:
             self._note_completed(target, read)
             crash_point("noted")
             if self._windows is not None:
-                self._windows.remember(read, sync=sync, final=self._ended())
+                self._windows.remember(read, sync=sync, final=self.result.ok)
 
     def _note_completed(self, target: Folder, read: Sequence[tuple[StreamPlan, TableState]]) -> None:
         """Record when the reads of completed streams started; a read resumed from an earlier sync started with that."""
@@ -359,9 +357,6 @@ class SyncRunner:
         named = self._pipeline.source
         source = self._source.name or connector_name(named.connector or str(named.manifest))
         return lineage(self._pipeline.name, source, opened, mask=self._facts.mask, clock=self._clock)
-
-    def _ended(self) -> bool:
-        return self.result.ok
 
     def _start_workers(self, target: Folder, plans: Sequence[StreamPlan]) -> Workers:
         modules = {self._source.module, *(type(plan.stream).__module__ for plan in plans)}
