@@ -74,6 +74,18 @@ def state_of_rows(table: PinnedTable, marker: int) -> RowsState:
     return RowsState(None if restored else marker, certain=True, row_moves=tuple(row_moves))
 
 
+def lost_marker_error(table: PinnedTable, number: int) -> StateError:
+    """Return the error of a table that has lost its marker, beside states up to `number`."""
+    return StateError(
+        f"there are states of this stream beside the table, up to number {number}, but the table's marker, which names "
+        "the current one, is missing: the table was cloned or created again, or its transaction ids expired. Reading "
+        "from the start would add every row again. Choose the state that matches the table's rows with `spark-cdk "
+        "state rollback`, have everything read again with `spark-cdk state reset`, or move the table away",
+        path=str(table.root),
+        stream=table.stream,
+    )
+
+
 def check_not_restored(table: PinnedTable, *, after: int, marker: int, rows_state: int | None) -> None:
     """Raise StateError when a commit after version `after` restored the rows of an older state.
 

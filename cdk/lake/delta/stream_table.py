@@ -37,6 +37,7 @@ from cdk.lake.delta.restore_detection import (
     check_row_moves,
     check_rows,
     check_same_table,
+    lost_marker_error,
     state_of_rows,
 )
 from cdk.lake.delta.state_blobs import StateBlobs, number, successor
@@ -128,15 +129,7 @@ class StreamTable(PinnedTable):
         if number(newest) == 1 and (not self.row_count() or self.others):
             return
         self._last_version = newest
-        raise StateError(
-            f"there are states of this stream beside the table, up to number {number(newest)}, but the table's marker, "
-            "which names the current one, is missing: the table was cloned or created again, or its transaction ids "
-            "expired. Reading from the start would add every row again. Choose the state that matches the table's "
-            "rows with `spark-cdk state rollback`, have everything read again with `spark-cdk state reset`, or move "
-            "the table away",
-            path=str(self.root),
-            stream=self.stream,
-        )
+        raise lost_marker_error(self, number(newest))
 
     def check_row_moves(self) -> None:
         """Raise StateError when a commit after this pipeline's last one says it only moves rows but duplicated some."""
@@ -248,8 +241,7 @@ class StreamTable(PinnedTable):
         try:
             write(self._handle, properties)
         except (DeltaError, OSError) as error:
-            remove_draft = partial(self.blobs.remove, version)
-            resolve_failed_commit(self, error, version, before, remove_draft)
+            resolve_failed_commit(self, error, version, before, partial(self.blobs.remove, version))
         else:
             self.seen_marker = self._marker()
         if self.seen_marker != version:
@@ -331,10 +323,13 @@ class StreamTable(PinnedTable):
         return self.state_version if newest is None or newest.logged is not None else newest.logged_version
 
     def _write_of(self, named: list[AddAction | RemoveAction], schema: pa.Schema | None, *, overwrite: bool) -> Change:
-        """Return a change that commits by naming files."""
+        """Return a change that commits by naming files. schema: the table's columns after an overwrite."""
 
         def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
-            columns = handle.schema() if schema is None else self._prepared(schema)
+            if schema is not None:
+                self.allow_types(schema)
+                self._check_marker()
+            columns = handle.schema() if schema is None else Schema.from_arrow(schema)
             by, mode = list(self.partition_by) or None, Use.OVERWRITE if overwrite else Use.APPEND
             handle.create_write_transaction(named, mode, columns, by, commit_properties=properties)
             handle.update_incremental()
@@ -394,12 +389,6 @@ class StreamTable(PinnedTable):
         receipt.check(None if removed is None else added - removed, stream=self.stream, path=str(self.root))
         before = self.row_count()
         return receipt, None if before is None or removed is None else before + added - removed
-
-    def _prepared(self, schema: pa.Schema) -> Schema:
-        """Return the schema for an overwrite, after enabling the table features that its types need."""
-        self.allow_types(schema)
-        self._check_marker()
-        return Schema.from_arrow(schema)
 
     def draft(self, version: int, saved: TableState) -> None:
         """Write a state beside the table. It becomes valid once a commit moves the marker to its version.

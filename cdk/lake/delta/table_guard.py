@@ -9,7 +9,6 @@ Delta's protocol.
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import TypedDict
@@ -289,22 +288,6 @@ class Guard:
             raise ConfigError("; ".join(lines), path=self.path, stream=self.stream)
 
 
-@contextmanager
-def check_openable(path: str, stream: str) -> Iterator[None]:
-    """Raise ConfigError when delta-rs refuses to open a table because of a feature it does not support."""
-    try:
-        yield
-    except DeltaError as error:
-        if (unsupported := _NOT_OPENED.search(str(error))) is None:
-            raise
-        name = unsupported[1] or "catalogManaged"
-        raise ConfigError(
-            f"the table has {_UNKNOWN.name} ({name}), with which delta-rs cannot open it; sync into another path",
-            path=path,
-            stream=stream,
-        ) from error
-
-
 def guard_of(handle: DeltaTable, path: str, stream: str) -> Guard:
     """Return the guard of the version that the handle is pinned to."""
     log = _log(handle)
@@ -356,11 +339,17 @@ def open_newest(folder: Folder, stream: str) -> DeltaTable:
     """
     logger.debug("%s: opened", folder)
     try:
-        with check_openable(str(folder), stream):
-            handle = DeltaTable(folder.uri, storage_options=folder.storage_options)
+        handle = DeltaTable(folder.uri, storage_options=folder.storage_options)
     except TableNotFoundError:
         raise TableMissing(folder, stream) from None
     except DeltaError as error:
+        if unsupported := _NOT_OPENED.search(str(error)):
+            name = unsupported[1] or "catalogManaged"
+            raise ConfigError(
+                f"the table has {_UNKNOWN.name} ({name}), with which delta-rs cannot open it; sync into another path",
+                path=str(folder),
+                stream=stream,
+            ) from error
         if folder.explain(error, stream) is not error:
             raise
         check_log(folder, stream)

@@ -103,9 +103,6 @@ class Suspects:
     def __init__(self) -> None:
         self._known: dict[int, tuple[Slice, Suspicion]] = {}
 
-    def __len__(self) -> int:
-        return len(self._known)
-
     def suspicion(self, slice: Slice) -> Suspicion:
         """Return how the slice must be read."""
         return self._known.get(id(slice), (slice, Suspicion.NONE))[1]
@@ -391,13 +388,10 @@ class Bundles:
 
     def _drop_obsolete(self) -> None:
         """Drop waiting slices of an earlier attempt at a stream, or of a stream that is no longer read."""
-        for waiting in (self._waiting_suspects, *(queue.waiting for queue in self._queues.values())):
-            current = [planned for planned in waiting if self._is_current(planned)]
-            if len(current) != len(waiting):
-                waiting.clear()
-                waiting.extend(current)
+        self._waiting_suspects = deque(filter(self._is_current, self._waiting_suspects))
         for queue in self._queues.values():
-            parts = ([planned for planned in part if self._is_current(planned)] for part in queue.wave)
+            queue.waiting = deque(filter(self._is_current, queue.waiting))
+            parts = (list(filter(self._is_current, part)) for part in queue.wave)
             queue.wave = deque(part for part in parts if part)
 
     def _is_current(self, planned: PlannedSlice) -> bool:

@@ -171,7 +171,16 @@ def warn_of_removed_rows(table: StreamTable, plan: StreamPlan) -> None:
 
 def new_columns(plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[pa.Schema, tuple[str, ...]]:
     """Return the schema and partition columns of a new table. Raises ConfigError: when it cannot be partitioned so."""
-    return plan_schema(None, declared, plan.policy).schema, _partition_by(plan, declared)
+    where = f"streams.{plan.stream.name}.partition_by"
+    names: list[str] = []
+    for field in plan.partition_by:
+        if declared.get(field) is JSON_TEXT:
+            raise ConfigError(f"{where}: {field!r} is stored as a JSON string; expected values of one simple type")
+        name = column_name(field) or field
+        if name in names:
+            raise ConfigError(f"{where}: {field!r} is listed twice; remove one")
+        names.append(name)
+    return plan_schema(None, declared, plan.policy).schema, tuple(names)
 
 
 def warn_of_string_columns(
@@ -295,20 +304,6 @@ def _check_owned(table: StreamTable, stream: str) -> None:
             path=str(table.root),
             stream=stream,
         )
-
-
-def _partition_by(plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[str, ...]:
-    """Return the partition columns. Raises ConfigError: when one is listed twice or holds JSON."""
-    where = f"streams.{plan.stream.name}.partition_by"
-    names: list[str] = []
-    for field in plan.partition_by:
-        if declared.get(field) is JSON_TEXT:
-            raise ConfigError(f"{where}: {field!r} is stored as a JSON string; expected values of one simple type")
-        name = column_name(field) or field
-        if name in names:
-            raise ConfigError(f"{where}: {field!r} is listed twice; remove one")
-        names.append(name)
-    return tuple(names)
 
 
 def identity(plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnType]) -> Identity | None:
