@@ -30,7 +30,7 @@ from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.partitioning import PartitionValues
-from cdk.lake.parquet.table_files import TableFile, commit_at, missing_files
+from cdk.lake.parquet.table_files import commit_at, missing_files
 from cdk.lake.parquet.table_rows import read_rows, schema_of
 from cdk.lake.parquet.writer import DataFile
 
@@ -167,8 +167,7 @@ class RowHistory:
             columns = written.get(file.path, self.table.schema)
             same = all(only_gains(field.type, kinds.get(field.name, field.type)) for field in columns)
             (readable if same else outdated).append(file)
-        old = [TableFile(file.path, file.rows, partition=file.partition, size=file.size) for file in outdated]
-        return [*readable, *self.table.layout(self._bounded).rewrite(old, run_inline)] if old else readable
+        return [*readable, *self.table.layout(self._bounded).rewrite(outdated, run_inline)]
 
     def _fill(self, spread: TaskMap) -> None:
         """Copy rows that the history lacks from the files in the main table's log, each from the first file with it.

@@ -33,14 +33,14 @@ class TableLayout:
     partition_by: tuple[str, ...] = ()
     """The partition columns; a row whose value changes moves to another partition."""
 
-    def rows(self, file: TableFile, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def rows(self, file: TableFile | DataFile, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file with all columns, or only those in `names`; columns that it lacks are null."""
         names = self.schema.names if names is None else names
         schema = pa.schema([self.schema.field(name) for name in names])
         for batch in read_rows(self.root, file.path, file.partition, self.schema, names):
             yield cast_batch(batch, schema)
 
-    def uncast_rows(self, file: TableFile) -> Iterator[pa.RecordBatch]:
+    def uncast_rows(self, file: TableFile | DataFile) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file as they were written, with those columns of the table that the file has.
 
         A file of another writer may have additional columns; readers of Delta ignore them.
@@ -61,16 +61,16 @@ class TableLayout:
             writer.discard()
             raise
 
-    def rounded_columns(self, files: Sequence[TableFile], spread: TaskMap) -> frozenset[str]:
+    def rounded_columns(self, files: Sequence[TableFile | DataFile], spread: TaskMap) -> frozenset[str]:
         """Return the columns with a number, in some file, that a double would round."""
         columns: list[frozenset[str]] = spread(partial(_rounded_columns, self), files)
         return frozenset().union(*columns)
 
-    def rewrite(self, files: Sequence[TableFile], spread: TaskMap) -> list[DataFile]:
+    def rewrite(self, files: Sequence[TableFile | DataFile], spread: TaskMap) -> list[DataFile]:
         """Rewrite the rows of each file."""
         return self.join([[file] for file in files], spread)
 
-    def join(self, groups: Sequence[Sequence[TableFile]], spread: TaskMap) -> list[DataFile]:
+    def join(self, groups: Sequence[Sequence[TableFile | DataFile]], spread: TaskMap) -> list[DataFile]:
         """Write the rows of each group to one file, or to as many as they fill."""
         return flat(spread(partial(_joined, self), groups))
 
@@ -105,9 +105,9 @@ def _groups_by_size(files: Sequence[TableFile]) -> Iterator[list[TableFile]]:
     yield group
 
 
-def _rounded_columns(layout: TableLayout, file: TableFile) -> frozenset[str]:
+def _rounded_columns(layout: TableLayout, file: TableFile | DataFile) -> frozenset[str]:
     return frozenset().union(*(rounded_columns(batch, layout.schema) for batch in layout.uncast_rows(file)))
 
 
-def _joined(layout: TableLayout, group: Sequence[TableFile]) -> list[DataFile]:
+def _joined(layout: TableLayout, group: Sequence[TableFile | DataFile]) -> list[DataFile]:
     return layout.write(batch for file in group for batch in layout.uncast_rows(file))

@@ -24,6 +24,7 @@ from cdk.base.process.concurrency import Learned
 from cdk.base.task_map import TaskLost
 from cdk.state.slice import Slice
 from cdk.sync.loop.stream_sync import StreamSync
+from cdk.sync.tasks.messages import SliceTask
 from cdk.sync.tasks.task_concurrency import TaskConcurrency
 
 _BUNDLE_SECONDS = 4.0
@@ -69,23 +70,10 @@ class BundleKind(IntEnum):
 
 
 @dataclass(frozen=True)
-class PlannedSlice:
-    """A slice that waits for a task or is in one."""
-
-    stream: int
-    """Index of its stream in the sync."""
-    attempt: int
-    """Its stream's attempt when it was planned; results of an earlier attempt do not count."""
-    slice: Slice
-    number: int = 0
-    """Its number in the read: of two otherwise equal rows of a commit, the one of the later slice is newer."""
-
-
-@dataclass(frozen=True)
 class Bundle:
     """The slices of one task."""
 
-    slices: Sequence[PlannedSlice]
+    slices: Sequence[SliceTask]
     threads: int
     """Maximum number of slices, or of their pages, that the task reads at once."""
     first_threads: int = 1
@@ -107,7 +95,7 @@ class Suspects:
         """Return how the slice must be read."""
         return self._known.get(id(slice), (slice, Suspicion.NONE))[1]
 
-    def accuse(self, bundle: Bundle) -> PlannedSlice | None:
+    def accuse(self, bundle: Bundle) -> SliceTask | None:
         """Record that a task died. Return its slice if nothing else was running, so that the slice is the cause."""
         if bundle.suspicion is Suspicion.ALONE:
             return bundle.slices[0]
@@ -130,8 +118,8 @@ class _Queue:
     """Maximum number of slices in a bundle."""
     stream: int | None = None
     """The stream whose limit applies, or the first of the `in_one_task` streams; None for streams without a limit."""
-    waiting: deque[PlannedSlice] = field(default_factory=deque)
-    wave: deque[Sequence[PlannedSlice]] = field(default_factory=deque)
+    waiting: deque[SliceTask] = field(default_factory=deque)
+    wave: deque[Sequence[SliceTask]] = field(default_factory=deque)
     """The bundles of the current wave, which are committed together, that are still to be dealt."""
     turn: int = 0
     """Number of the last bundle that was dealt from this queue."""
@@ -148,7 +136,7 @@ class Bundles:
         self.concurrency = TaskConcurrency(concurrency)
         self._threads_per_task = max(1, concurrency // tasks)
         self._queues: dict[tuple[BundleKind, int | None], _Queue] = {}
-        self._waiting_suspects = deque[PlannedSlice]()
+        self._waiting_suspects = deque[SliceTask]()
         self._running: list[Bundle] = []
         self._numbers, self._turns = count(), count(1)
         self.suspects = Suspects()
@@ -222,7 +210,7 @@ class Bundles:
             return False
         suspected = self.suspects.suspicion(slice) is not Suspicion.NONE
         waiting = self._waiting_suspects if suspected else self._queue_of(n).waiting
-        waiting.append(PlannedSlice(n, stream.attempt, slice, next(self._numbers)))
+        waiting.append(SliceTask(next(self._numbers), n, slice, stream.attempt))
         return True
 
     def _queue_of(self, n: int) -> _Queue:
@@ -278,7 +266,7 @@ class Bundles:
         else:
             bundle.queue.waiting.extendleft(reversed(bundle.slices))
 
-    def _bundle_of_suspect(self, planned: PlannedSlice) -> Bundle | None:
+    def _bundle_of_suspect(self, planned: SliceTask) -> Bundle | None:
         """Return a suspect's own bundle; None if other tasks have to end first."""
         suspicion = self.suspects.suspicion(planned.slice)
         if suspicion is Suspicion.ALONE and self._running:
@@ -339,7 +327,7 @@ class Bundles:
         """Return the number of running tasks with slices from a queue."""
         return sum(bundle.queue is queue for bundle in self._running)
 
-    def _bundle(self, slices: Sequence[PlannedSlice], queue: _Queue) -> Bundle:
+    def _bundle(self, slices: Sequence[SliceTask], queue: _Queue) -> Bundle:
         """Return a bundle of these slices, whose threads are the task's share of the idle ones.
 
         If some idle tasks have no slices to read, this task may use their threads to request pages ahead. It leaves
@@ -394,6 +382,6 @@ class Bundles:
             parts = (list(filter(self._is_current, part)) for part in queue.wave)
             queue.wave = deque(part for part in parts if part)
 
-    def _is_current(self, planned: PlannedSlice) -> bool:
+    def _is_current(self, planned: SliceTask) -> bool:
         stream = self._streams[planned.stream]
         return stream.active and stream.attempt == planned.attempt

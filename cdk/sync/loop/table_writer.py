@@ -23,7 +23,7 @@ from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, MODES, WriteMode, WriteModeSetup
 from cdk.lake.parquet.rewrite import TableLayout
-from cdk.lake.parquet.table_files import TableFile, lost_files
+from cdk.lake.parquet.table_files import lost_files
 from cdk.lake.parquet.table_rows import schema_of
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
@@ -222,7 +222,7 @@ class TableWriting:
         written = {} if alike and not stale else _schemas(staging, present)
         self._meet(met)
         if written:
-            narrow = [_named(file) for file in present if self._differs(written[file.path])]
+            narrow = [file for file in present if self._differs(written[file.path])]
             rounded = self._layout(staging).rounded_columns(narrow, spread)
             self._meet({field_of(self._columns.schema.field(name)): pa.string() for name in rounded})
         if self._widen(saved, spread):
@@ -257,7 +257,7 @@ class TableWriting:
         narrow = [file for file in files if file.path in written and self._differs(written[file.path])]
         if not narrow:
             return files
-        rewritten = self._layout(self.mode.staging).rewrite([_named(file) for file in narrow], spread)
+        rewritten = self._layout(self.mode.staging).rewrite(narrow, spread)
         return [*(file for file in files if file not in narrow), *rewritten]
 
     def _lost(self, files: Sequence[Sequence[DataFile]], missing: set[str]) -> FilesMissing | None:
@@ -339,10 +339,6 @@ def import_into_table(admin: Admin, plan: StreamPlan, blob: JsonValue, *, replac
     elif table.others and (text := rows_of_others(table, plan, admin.pipeline)):
         change = replace(change, consequences=(f"{text[0].upper()}{text[1:]}.", *change.consequences))
     return admin.commit(location, table, change)
-
-
-def _named(file: DataFile) -> TableFile:
-    return TableFile(file.path, file.rows, partition=file.partition, size=file.size)
 
 
 def _schemas(folder: Folder, files: Sequence[DataFile]) -> dict[str, pa.Schema]:

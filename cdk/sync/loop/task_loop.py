@@ -29,7 +29,7 @@ from cdk.rest.http.activity import activities
 from cdk.rest.limits.run_budgets import RunBudgets
 from cdk.rest.limits.task_share import TaskShare
 from cdk.sources.crashes import CRASH_SECRETS
-from cdk.sync.loop.bundles import Bundle, Bundles, PlannedSlice, SliceLost
+from cdk.sync.loop.bundles import Bundle, Bundles, SliceLost
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.counts import Readers
 from cdk.sync.settings.pipeline_file import Pipeline
@@ -61,7 +61,7 @@ class _RunningTask:
 
     workers: Workers
     bundle: Bundle
-    slices: Mapping[int, PlannedSlice]
+    slices: Mapping[int, SliceTask]
     """Its slices, by number."""
     targets: Mapping[int, WriteTarget]
     """Write targets of the slices, by index of their stream."""
@@ -225,12 +225,11 @@ class TaskLoop:
         learned = replace(self._bundles.concurrency.learned, level=bundle.first_threads)
         hidden = CRASH_SECRETS.get()
         job = BundleJob(targets, seconds, bundle.threads, share, tokens, live, limits, learned, interim, hidden)
-        tasks = [SliceTask(planned.number, planned.stream, planned.slice) for planned in slices.values()]
         named = [(self._streams[planned.stream].stream.name, planned.slice) for planned in slices.values()]
         due = self._times.due if seconds <= until_due else math.inf
         self._running[number] = _RunningTask(self._workers, bundle, slices, targets, share, self._clock(), due, interim)
         self._report()
-        self._pool.start(number, partial(_read, self._workers, job_name(self._name, named), job, tasks))
+        self._pool.start(number, partial(_read, self._workers, job_name(self._name, named), job, [*slices.values()]))
         return True
 
     def _task_seconds(self, bundle: Bundle) -> float:

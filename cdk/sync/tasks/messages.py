@@ -57,13 +57,15 @@ class WriteTarget:
 
 @dataclass(frozen=True)
 class SliceTask:
-    """A slice in a task."""
+    """A slice that waits for a task or is in one."""
 
     number: int
-    """Its number in the read, larger than that of all earlier slices."""
+    """Its number in the read: of two otherwise equal rows of a commit, the one of the later slice is newer."""
     stream: int
     """Index of its stream in the sync."""
     slice: Slice
+    attempt: int = 0
+    """Its stream's attempt when it was planned; results of an earlier attempt do not count."""
 
 
 @dataclass(frozen=True)

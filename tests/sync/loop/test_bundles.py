@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from cdk import Json, Page, PagedStream, Partition, Slice, list_partitions
 from cdk.base.task_map import TaskLost, run_inline
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.loop.bundles import Bundle, Bundles, PlannedSlice, Suspects, Suspicion
+from cdk.sync.loop.bundles import Bundle, Bundles, Suspects, Suspicion
 from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
+from cdk.sync.tasks.messages import SliceTask
 from cdk.sync.tasks.workers import Workers
 from tests.spark.given_source import Given
 from tests.sync.loop.simulated_tasks import Chances, SimulatedTasks
@@ -80,7 +81,7 @@ def count(folder: Path, name: str) -> int:
 
 def test_a_slice_is_guilty_only_when_it_dies_alone_and_after_others_were_ruled_out() -> None:
     suspects = Suspects()
-    one, other = (PlannedSlice(0, 1, Slice(Partition.of(part=n))) for n in range(2))
+    one, other = (SliceTask(0, 0, Slice(Partition.of(part=n)), 1) for n in range(2))
 
     # A single slice in a task has not been tried alone on purpose.
     assert suspects.accuse(Bundle([one], 1)) is None
