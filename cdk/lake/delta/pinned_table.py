@@ -143,6 +143,10 @@ class PinnedTable:
             marker: int | None = self._handle.transaction_version(app_of(pipeline, stream))
         return marker
 
+    def state_error(self, text: str) -> StateError:
+        """Return an error about this table and its state."""
+        return StateError(text, path=str(self.root), stream=self.stream)
+
     @property
     def version(self) -> int:
         """The Delta version of the table that the handle is pinned to."""
@@ -246,11 +250,9 @@ class PinnedTable:
             self.reopen()
             missing = missing_files(self.root, [file.path for file in self.files()])
         if missing:
-            raise StateError(
+            raise self.state_error(
                 f"version {self.version} of the table names {len(missing)} files that no longer exist, such as "
-                f"{missing[0]}: it cannot be read. Restore the files, or the table to a version whose files exist",
-                path=str(self.root),
-                stream=self.stream,
+                f"{missing[0]}: it cannot be read. Restore the files, or the table to a version whose files exist"
             )
         return True
 

@@ -76,13 +76,11 @@ def state_of_rows(table: PinnedTable, marker: int) -> RowsState:
 
 def lost_marker_error(table: PinnedTable, number: int) -> StateError:
     """Return the error of a table that has lost its marker, beside states up to `number`."""
-    return StateError(
+    return table.state_error(
         f"there are states of this stream beside the table, up to number {number}, but the table's marker, which names "
         "the current one, is missing: the table was cloned or created again, or its transaction ids expired. Reading "
         "from the start would add every row again. Choose the state that matches the table's rows with `spark-cdk "
-        "state rollback`, have everything read again with `spark-cdk state reset`, or move the table away",
-        path=str(table.root),
-        stream=table.stream,
+        "state rollback`, have everything read again with `spark-cdk state reset`, or move the table away"
     )
 
 
@@ -94,11 +92,9 @@ def check_not_restored(table: PinnedTable, *, after: int, marker: int, rows_stat
     if not any(_is_restore(table.root, at) for at in range(after + 1, table.version + 1)):
         return
     if state_of_rows(table, marker).version != rows_state:
-        raise StateError(
+        raise table.state_error(
             "the table was restored to an older version while this run was reading; what it had committed before is "
-            "lost, and nothing more is written. Run the sync again: it resumes after the rows that the table has",
-            path=str(table.root),
-            stream=table.stream,
+            "lost, and nothing more is written. Run the sync again: it resumes after the rows that the table has"
         )
 
 
@@ -106,14 +102,12 @@ def check_same_table(table: PinnedTable, saved: TableState) -> None:
     """Raise StateError when the table is not the state's table, but one that was created in its place."""
     if saved.table_id == table.table_id:
         return
-    raise StateError(
+    raise table.state_error(
         f"the state belongs to another table: found the id {table.table_id} in the table's log, expected "
         f"{saved.table_id}. Another program has replaced the table (CREATE OR REPLACE TABLE), and a sync that resumes "
         "from the state would not read the old rows again. Read everything again after `spark-cdk state reset`, "
         "restore the table to the version before, DeltaTable(path).restore(VERSION), or choose the state that matches "
-        "the table's rows with `spark-cdk state rollback`, which may be the newest one",
-        path=str(table.root),
-        stream=table.stream,
+        "the table's rows with `spark-cdk state rollback`, which may be the newest one"
     )
 
 
@@ -131,12 +125,10 @@ def check_columns_stay(table: PinnedTable, before: pa.Schema) -> None:
         if column.name in kinds and common_type(kinds[column.name], column.type) != kinds[column.name]
     ]
     if changes:
-        raise StateError(
+        raise table.state_error(
             f"columns of the table were removed or narrowed while this run was reading ({'; '.join(changes)}): it was "
             "restored to an older version, or another program wrote it with another schema; nothing more is written. "
-            "Run the sync again: it plans with the columns that exist then",
-            path=str(table.root),
-            stream=table.stream,
+            "Run the sync again: it plans with the columns that exist then"
         )
 
 
@@ -154,14 +146,12 @@ def check_rows(table: PinnedTable, saved: TableState, *, number: int, others: Co
     joined = not files or max(file.modified for file in files.values()) >= saved.newest_ms - _CLOCKS_DIFFER
     if (rows == saved.rows and joined) or (rows > saved.rows and others):
         return
-    raise StateError(
+    raise table.state_error(
         f"state {number} and the table's rows contradict each other: with it, the table had {saved.rows:,} rows, and "
         f"version {version}, the oldest in its log, has {rows:,} rows and no file of that commit. The table was "
         "restored to an older version, and the log was cleaned up since. Choose the state that matches the rows "
         "with `spark-cdk state rollback`, which may be this one if another program has added or deleted the rows, or "
-        "have everything read again with `spark-cdk state reset`",
-        path=str(table.root),
-        stream=table.stream,
+        "have everything read again with `spark-cdk state reset`"
     )
 
 
@@ -183,14 +173,12 @@ def check_row_moves(table: PinnedTable, row_moves: Sequence[int]) -> None:
             after = counted_rows(files)
         if before is None or after is None or before == after:
             continue
-        raise StateError(
+        raise table.state_error(
             f"version {version}, {commit.operation or 'unnamed'}, claims only to move rows, and the table had "
             f"{before:,} rows before it and {after:,} after it. This happens when two jobs join the same files at "
             f"once. Restore the table to version {version - 1}, DeltaTable(path).restore({version - 1}), and sync "
             "again: the rows of this pipeline stay, and what others have added since is lost. If the rows are already "
-            "correct, choose the state that matches them with `spark-cdk state rollback`",
-            path=str(root),
-            stream=table.stream,
+            "correct, choose the state that matches them with `spark-cdk state rollback`"
         )
 
 
@@ -206,4 +194,4 @@ def _unknown(why: str, table: PinnedTable) -> StateError:
         f"the state of the table's rows is unknown: {why}. Choose the state that matches the rows with "
         "`spark-cdk state rollback`, or have everything read again with `spark-cdk state reset`"
     )
-    return StateError(message, path=str(table.root), stream=table.stream)
+    return table.state_error(message)

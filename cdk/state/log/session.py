@@ -108,8 +108,8 @@ class StateSession:
         self.head = log.head()
         base = self.head if mode.read == "latest" else None if mode.seq is None else log.at(mode.seq)
         # Texts instead of values: a handler may modify the value it received, which must not affect comparisons.
-        self._visible = {name: _Visible(*log.load(base, name)) for name in base.slots} if base and not blind else {}
-        self._stored = {name: s.text for name, s in self._visible.items()} if base is self.head else {}
+        self._visible = {name: log.load(base, name) for name in base.slots} if base and not blind else {}
+        self._stored = {name: text for name, (_, text) in self._visible.items()} if base is self.head else {}
         self._blind = blind
         self._proposals: dict[str, Frozen | None] = {}
         self._over = ""
@@ -121,8 +121,10 @@ class StateSession:
 
     def value(self, slot: str) -> StateValue | None:
         """Return a copy of a slot's value at the time the session was opened; None if the run sees no value."""
-        visible = self._visible.get(slot)
-        return visible.copy() if visible else None
+        if slot not in self._visible:
+            return None
+        value, text = self._visible[slot]
+        return replace(value, value=loads_canonical(text, "slot"))
 
     def read(self, slot: str, kind: Kind) -> Stored:
         """Return a slot's value, read as the current version of `kind`; None if the run sees no value.
@@ -220,14 +222,3 @@ class StateSession:
         if proposal is None or stands is None:
             return (proposal is None) != (stands is None)
         return proposal.digest != stands.digest
-
-
-@dataclass(frozen=True, slots=True)
-class _Visible:
-    """A value as it was read, with its text; `copy` parses the text again."""
-
-    value: StateValue
-    text: bytes
-
-    def copy(self) -> StateValue:
-        return replace(self.value, value=loads_canonical(self.text, "slot"))

@@ -10,7 +10,7 @@ from typing import TypeVar
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from cdk.base.errors import CdkError, StateError, TransientError
+from cdk.base.errors import CdkError, TransientError
 from cdk.base.logs import FirstWarning, SliceErrors, logger, warn, warnings_in
 from cdk.base.process.interruption import Interrupted
 from cdk.base.task_map import TaskMap, run_inline
@@ -167,11 +167,9 @@ class StreamSync:
         """
         text = f"{mismatch}; all of it would be read again"
         if self._adds_again:
-            raise StateError(
+            raise self.table.state_error(
                 f"{text} and added to the {self.saved.records:,} rows of the table. Have the source name it as "
-                "before, or accept this with `spark-cdk state reset`",
-                path=str(self.table.root),
-                stream=self.stream.name,
+                "before, or accept this with `spark-cdk state reset`"
             )
         self._warn_of_mismatch(f"{self.stream.name}: {text}")
 
