@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # importing them at run time would import pyspark
     from cdk.sources.manifests import manifest_source
     from cdk.spark.datasource import register
     from cdk.spark.sync_runner import SyncRunner
-    from cdk.sync.loop.runner import SyncResult
+    from cdk.sync.reports.run_report import SyncResult
     from cdk.sync.reports.stream_report import Status, StreamReport
     from cdk.sync.settings.pipeline_file import Pipeline
 

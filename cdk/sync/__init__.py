@@ -10,7 +10,8 @@ from cdk.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:  # at run time this would import pyarrow and deltalake
     from cdk.sources.manifests import manifest_source
-    from cdk.sync.loop.runner import SyncResult, SyncRunner
+    from cdk.sync.loop.runner import SyncRunner
+    from cdk.sync.reports.run_report import SyncResult
     from cdk.sync.reports.stream_report import Status, StreamReport
     from cdk.sync.settings.pipeline_file import Pipeline
     from cdk.sync.tasks.workers import Workers

@@ -20,7 +20,7 @@ from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.rest import Authenticator, HttpStream, OAuth2, PageNumber, RequestsTransport
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.loop.runner import SyncResult
+from cdk.sync.reports.run_report import SyncResult
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from cdk.sync.tasks.workers import Workers
 from tests.local_server import QuietHandler, answering

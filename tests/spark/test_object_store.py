@@ -26,8 +26,8 @@ from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.run_lock import only_run
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.loop.runner import SyncResult
 from cdk.sync.loop.stream_sync import StreamSync
+from cdk.sync.reports.run_report import SyncResult
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, SyncMode, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan

@@ -11,7 +11,7 @@ from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.rest import RequestsTransport
-from cdk.sync.loop.runner import SyncResult
+from cdk.sync.reports.run_report import SyncResult
 from cdk.sync.tasks.workers import Workers
 from tests.spark.single_use import FOUR, Login, config, manifest, run, serving
 from tests.spark.test_single_use_tokens import check_whole

@@ -6,7 +6,7 @@ from textwrap import dedent
 from cdk.base.task_map import run_inline
 from cdk.sources.discovery import find_source
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.loop.runner import SyncResult
+from cdk.sync.reports.run_report import SyncResult
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from cdk.sync.tasks.messages import Failure
 from cdk.sync.tasks.workers import Workers

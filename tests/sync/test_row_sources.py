@@ -17,7 +17,8 @@ from cdk import Json, JsonSchema, Partition, Record, Slice, Source, Stream
 from cdk.base.task_map import run_inline
 from cdk.lake.arrow.columns import ROW_SOURCE
 from cdk.rest import Headers, HttpStream, PageNumber, Request, Response
-from cdk.sync.loop.runner import SyncResult, SyncRunner
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.reports.run_report import SyncResult
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.tasks.workers import Workers
 from tests.samples import Orders

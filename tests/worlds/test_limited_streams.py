@@ -18,7 +18,8 @@ from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.rest import Headers, Request, Response
 from cdk.rest.http.metrics import current_metrics
-from cdk.sync.loop.runner import SyncResult, SyncRunner
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.reports.run_report import SyncResult
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.tasks.workers import Workers
 from tests.worlds.table import rows

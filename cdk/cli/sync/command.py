@@ -40,7 +40,7 @@ from cdk.rest.http.egress import VARIABLE
 from cdk.sources.config_file import ConfigEvents
 from cdk.spark.sync_runner import SyncRunner
 from cdk.streams.source import Source
-from cdk.sync.loop.runner import SyncResult
+from cdk.sync.reports.run_report import SyncResult
 from cdk.sync.settings.pipeline_file import Pipeline, SparkOptions, StreamOptions
 
 

@@ -21,8 +21,8 @@ from cdk.cli.sync.stream_table import MARKS, Pace, doing_text, how_far, screen, 
 from cdk.lake.delta.write_modes import traits_of
 from cdk.rest.http.activity import StreamActivity
 from cdk.rest.http.metrics import HttpMetrics
-from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.counts import StaleCount
+from cdk.sync.reports.run_report import SyncResult
 from cdk.sync.reports.stream_report import Status, StreamReport
 
 _LINES_EVERY = 5.0

@@ -13,7 +13,7 @@ from cdk.base.secret_masking import Secrets
 from cdk.cli.command_errors import LIMIT_REACHED, plain_errors
 from cdk.cli.protocol.protocol_command import handling
 from cdk.cli.sync.display import Display
-from cdk.sync.loop.runner import SyncResult
+from cdk.sync.reports.run_report import SyncResult
 from cdk.sync.reports.stream_report import Status
 
 _STDERR = 2

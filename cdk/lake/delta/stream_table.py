@@ -115,8 +115,7 @@ class StreamTable(PinnedTable):
         if saved is not None:
             check_same_table(self, saved)
         if saved is not None and not certain:
-            newest, others = number(self.state_version), self.others.names
-            check_rows(self, saved, number=newest, others=others)
+            check_rows(self, saved, number=number(self.state_version), others=self.others.names)
         self.saved = saved
 
     def _check_new(self) -> None:
@@ -289,13 +288,12 @@ class StreamTable(PinnedTable):
 
     def _check_not_restored(self) -> None:
         """Raise StateError when, since this run's last check, the table was replaced or restored to an older state."""
-        version = self.version
         if self.state_version is not None:
             after, marker, rows_state = self._checked_version, self.state_version, self.rows_state_version
             check_not_restored(self, after=after, marker=marker, rows_state=rows_state)
         if self.saved is not None:
             check_same_table(self, self.saved)
-        self._checked_version = version
+        self._checked_version = self.version
 
     def _completed(
         self,

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, partial
 from hashlib import sha256
@@ -36,41 +36,18 @@ from cdk.streams.stream import Stream, full_name
 from cdk.sync.loop.conditional_state import FollowSettings
 from cdk.sync.loop.preview import Look, PlannedRead, Preview, look_ahead
 from cdk.sync.loop.skip_windows import SkipWindows
-from cdk.sync.loop.stale_removal import RemovalRequest, check_removal
+from cdk.sync.loop.stale_removal import check_removal, removal_of
 from cdk.sync.loop.state_log_mirror import mirroring, open_log, state_check
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.loop.task_loop import TaskLoop
 from cdk.sync.reports.lineage import NotRead, Running, lineage
 from cdk.sync.reports.run_history import RunHistory
-from cdk.sync.reports.run_report import Report, RunFacts, run_report
+from cdk.sync.reports.run_report import RunFacts, SyncResult
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_plan import StreamPlan, check_apart, chosen_streams, plan_stream
 from cdk.sync.tasks.messages import Failure
 from cdk.sync.tasks.workers import IN_PROCESS, Workers, WorkerSource
-
-
-@dataclass(frozen=True)
-class SyncResult:
-    """The result of a sync. streams: one report per stream, in the order of the source. run: facts about all of them.
-
-    traces: the file with full error messages and tracebacks, without secrets; None if nothing went wrong.
-    """
-
-    streams: Sequence[StreamReport]
-    run: RunFacts = field(default_factory=RunFacts)
-    traces: Path | None = None
-
-    @property
-    def ok(self) -> bool:
-        """Whether every stream has been read to its end, by this run or an earlier one."""
-        done = all(report.status in {Status.DONE, Status.REDUNDANT} for report in self.streams)
-        return done and not self.run.interrupted
-
-    def to_json(self) -> Report:
-        """Return the report of the run (docs/reference/run-report.md), with the config's secrets masked."""
-        return run_report(self.run, self.streams)
-
 
 Watch = Callable[[Sequence[StreamReport], float], None]
 """Called with the reports of all streams: once the streams are known, and whenever tasks or commits change them.
@@ -122,8 +99,7 @@ class SyncRunner:
     @property
     def result(self) -> SyncResult:
         """What the sync has done so far; also valid after `run` has raised."""
-        ended = self._ended_at or self._clock()
-        return SyncResult(self._reports(), replace(self._facts, ended=ended), self._traces)
+        return SyncResult(self._reports(), replace(self._facts, ended=self._ended_at or self._clock()), self._traces)
 
     @property
     def sync(self) -> str:
@@ -234,10 +210,8 @@ class SyncRunner:
 
     def _look_ahead(self, kind: Callable[[StreamPlan], Look], most: int) -> Iterator[Look]:
         with self._one_run():
-            run, check = current_run(), self._workers.check
-            return look_ahead(
-                kind, self._redundant_and_due[1], self._pipeline, self._tables, most=most, run=run, check=check
-            )
+            plans, check = self._redundant_and_due[1], self._workers.check
+            return look_ahead(kind, plans, self._pipeline, self._tables, most=most, run=current_run(), check=check)
 
     def notes(self) -> Iterator[str]:
         """Yield what a sync would do besides reading, one line each. Raises what `preview` raises."""
@@ -246,7 +220,7 @@ class SyncRunner:
         for name, report in redundant.items():
             yield f"{name}: redundant, {report.window} was read before; a sync would not read it"
         for plan in due:
-            if (removal := self._removal(plan)) is not None:
+            if (removal := removal_of(plan, self._pipeline.state)) is not None:
                 yield f"{plan.name}: {removal.intended}"
             if plan.follow_source is not None:
                 yield f"{plan.name}: followed, a sync would read it only if its source has changed"
@@ -380,7 +354,7 @@ class SyncRunner:
         try:
             stream.check_ready()
             self._workers.check(stream)
-            removal, followed = self._removal(plan), self._followed(plan)
+            removal, followed = removal_of(plan, self._pipeline.state), self._followed(plan)
             check = partial(state_check(self._pipeline, self._secrets), plan.location.name)
             run = StreamSync(
                 plan,
@@ -412,14 +386,6 @@ class SyncRunner:
             code = Path(file).read_bytes()
         most = self._pipeline.state.max_checkpoint_state_size
         return FollowSettings(plan.follow_source, config, sha256(code).hexdigest(), self._facts.started, most)
-
-    def _removal(self, plan: StreamPlan) -> RemovalRequest | None:
-        """Return what to do with rows of the stream that a complete read does not see; None keeps them."""
-        options = plan.remove_stale
-        if options is None or plan.traits.hidden_until_complete:
-            return None
-        unknown = "the run ignores the saved state" if self._pipeline.state.ignore_old_state else ""
-        return RemovalRequest(options, unknown)
 
 
 def _has_rest(runs: Sequence[StreamSync]) -> bool:

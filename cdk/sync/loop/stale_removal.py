@@ -25,6 +25,7 @@ from cdk.lake.parquet.table_files import TableFile
 from cdk.state.handlers.removal_guards import EntityCounts, refusal
 from cdk.sync.loop.table_writer import TableWriting
 from cdk.sync.reports.counts import StaleCount
+from cdk.sync.settings.pipeline_file import StateOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.settings.stream_plan import StreamPlan
 
@@ -68,6 +69,13 @@ def check_removal(plan: StreamPlan, options: RemoveStaleOptions) -> None:
         raise ConfigError(
             f"{where}: only tables with one row per key can tell which rows are missing; use append_dedup"
         )
+
+
+def removal_of(plan: StreamPlan, state: StateOptions) -> RemovalRequest | None:
+    """Return what a sync is to do with rows that a complete read does not see; None keeps them."""
+    if plan.remove_stale is None or plan.traits.hidden_until_complete:
+        return None
+    return RemovalRequest(plan.remove_stale, "the run ignores the saved state" if state.ignore_old_state else "")
 
 
 class StaleRemoval:

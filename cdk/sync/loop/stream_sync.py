@@ -248,18 +248,7 @@ class StreamSync:
         self._http += progress.http
         with warnings_in(self._warned):
             self._warnings.add(progress)
-        report = self.report = replace(self.report, started=self.report.started or not progress.unasked)
-        if progress.last is not None:
-            self.report = replace(
-                report,
-                read=report.read + progress.read,
-                skipped=report.skipped + progress.skipped,
-                restarted=report.restarted + progress.restarted,
-                completed_slices=report.completed_slices + progress.done,
-                rejected=report.rejected + progress.rejected,
-                pages=report.pages + progress.pages,
-                by_slice=report.by_slice.plus(slice, progress),
-            )
+        self.report = self.report.plus(slice, progress)
         if failure is not None and failure.final and self.active:
             # The remaining slices are read first; the stream fails at its end.
             self._slice_errors.add(self.stream.name, slice, failure.message)

@@ -61,6 +61,28 @@ class RunFacts:
         return replace(self, failure=Failure.of(error))
 
 
+@dataclass(frozen=True)
+class SyncResult:
+    """The result of a sync. streams: one report per stream, in the order of the source. run: facts about all of them.
+
+    traces: the file with full error messages and tracebacks, without secrets; None if nothing went wrong.
+    """
+
+    streams: Sequence[StreamReport]
+    run: RunFacts = field(default_factory=RunFacts)
+    traces: Path | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether every stream has been read to its end, by this run or an earlier one."""
+        done = all(report.status in {Status.DONE, Status.REDUNDANT} for report in self.streams)
+        return done and not self.run.interrupted
+
+    def to_json(self) -> Report:
+        """Return the report of the run (docs/reference/run-report.md), with the config's secrets masked."""
+        return run_report(self.run, self.streams)
+
+
 def run_report(run: RunFacts, streams: Sequence[StreamReport]) -> Report:
     """Return the report as JSON, with secrets masked in every text."""
     readers = run.readers

@@ -1,13 +1,14 @@
 """StreamReport: the status and figures of a stream in a sync."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from cdk.lake.delta.write_modes import traits_of
 from cdk.rest.http.metrics import HttpMetrics
+from cdk.state.slice import Slice
 from cdk.sync.reports.counts import CommitCounts, SliceCounts, StaleCount
-from cdk.sync.tasks.messages import Failure
+from cdk.sync.tasks.messages import Failure, SliceResult
 
 
 class Status(StrEnum):
@@ -77,6 +78,22 @@ class StreamReport:
     """Warnings about the data that was read."""
     apart: int = 0
     """Merged rows whose key is null, missing or does not fit its column."""
+
+    def plus(self, slice: Slice, progress: SliceResult) -> "StreamReport":
+        """Return this report plus how far a task got with `slice`."""
+        report = replace(self, started=self.started or not progress.unasked)
+        if progress.last is None:
+            return report
+        return replace(
+            report,
+            read=self.read + progress.read,
+            skipped=self.skipped + progress.skipped,
+            restarted=self.restarted + progress.restarted,
+            completed_slices=self.completed_slices + progress.done,
+            rejected=self.rejected + progress.rejected,
+            pages=self.pages + progress.pages,
+            by_slice=self.by_slice.plus(slice, progress),
+        )
 
     @property
     def outcome(self) -> str:

@@ -10,9 +10,8 @@ from cdk.cli.sync.display import Display
 from cdk.cli.sync.stream_table import how_far
 from cdk.rest.http.activity import StreamActivity
 from cdk.rest.http.metrics import HttpMetrics
-from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.counts import StaleCount
-from cdk.sync.reports.run_report import RunFacts
+from cdk.sync.reports.run_report import RunFacts, SyncResult
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.tasks.messages import Failure
 from tests.sync.loop.simulated_tasks import Clock

@@ -17,8 +17,7 @@ import pytest
 from deltalake import DeltaTable
 
 from cdk.cli.sync.signals import exit_code
-from cdk.sync.loop.runner import SyncResult
-from cdk.sync.reports.run_report import RunFacts
+from cdk.sync.reports.run_report import RunFacts, SyncResult
 from cdk.sync.reports.stream_report import Status, StreamReport
 from tests.cli.conftest import CommandLine
 from tests.local_server import QuietHandler, answering

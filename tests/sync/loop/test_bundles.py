@@ -16,7 +16,7 @@ from cdk import Json, Page, PagedStream, Partition, Slice, list_partitions
 from cdk.base.task_map import TaskLost, run_inline
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop.bundles import Bundle, Bundles, Suspects, Suspicion
-from cdk.sync.loop.runner import SyncResult
+from cdk.sync.reports.run_report import SyncResult
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from cdk.sync.tasks.messages import SliceTask

@@ -16,7 +16,8 @@ from cdk.base.task_map import run_inline
 from cdk.engine.read import read
 from cdk.rest import Authenticator, Headers, HttpStream, OAuth2, PageNumber, Request, Response
 from cdk.state.stream_state import StreamState
-from cdk.sync.loop.runner import SyncResult, SyncRunner
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.reports.run_report import SyncResult
 from cdk.sync.reports.stream_report import StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.tasks.workers import Workers

@@ -36,8 +36,8 @@ from cdk.lake.storage.run_lock import between_runs
 from cdk.rest.auth.tokens import TokenEnded
 from cdk.spark.sync_runner import SyncRunner
 from cdk.state.stream_state import StreamState
-from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.run_history import RunHistory
+from cdk.sync.reports.run_report import SyncResult
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.tasks.workers import Workers

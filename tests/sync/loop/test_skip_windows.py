@@ -29,7 +29,7 @@ from cdk.lake.storage.run_lock import only_run
 from cdk.spark.sync_runner import SyncRunner
 from cdk.state import StateKey, StateLog, StateRecord, open_store
 from cdk.sync.loop import runner as sync_module
-from cdk.sync.loop.runner import SyncResult
+from cdk.sync.reports.run_report import SyncResult
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import (
     Pipeline,

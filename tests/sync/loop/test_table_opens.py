@@ -11,7 +11,8 @@ from deltalake import DeltaTable
 from cdk import Json, JsonSchema
 from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.storage.folder import LocalFolder
-from cdk.sync.loop.runner import SyncResult, SyncRunner
+from cdk.sync.loop.runner import SyncRunner
+from cdk.sync.reports.run_report import SyncResult
 from cdk.sync.settings.pipeline_file import Pipeline
 from tests.samples import Orders, Users
 from tests.spark.given_source import Given
