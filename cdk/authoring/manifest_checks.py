@@ -203,24 +203,13 @@ def _branches(schema: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
 
 def _missing_streams(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool]]:
     """Yield stream names of the check that do not exist, if all names are known without a config."""
-    names, chosen = list(_names(value.get("streams"))), as_object(value.get("check")).get("stream_names")
+    declared = (stream.get("name") for _, stream in _streams(value.get("streams"), ()))
+    names, chosen = list(filter(None, map(as_string, declared))), as_object(value.get("check")).get("stream_names")
     if value.get("dynamic_streams") or not isinstance(chosen, list) or any(map(has_expression, names)):
         return
     for number, name in enumerate(chosen):
         if isinstance(name, str) and name not in names:
             yield ("check", "stream_names", number), f"there is no stream {name!r}{did_you_mean(name, names)}", True
-
-
-def _names(streams: JsonValue) -> Iterator[str]:
-    """Yield the names of streams, including conditional ones."""
-    for stream in as_list(streams):
-        match stream:
-            case {"name": str() as name}:
-                yield name
-            case {"streams": inner}:
-                yield from _names(inner)
-            case _:
-                pass
 
 
 def _unfollowed(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool]]:

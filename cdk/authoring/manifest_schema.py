@@ -67,7 +67,7 @@ def resolved_schema() -> dict[str, Json]:
     for plain in _plain_models(Component.registry.values()):
         definitions[_name(plain)] = _model_schema(_name(plain), plain)
     for family in _families():
-        definitions[_family_name(family)] = _family_schema(family)
+        definitions[family.__name__] = _family_schema(family)
     for name, (component, field) in _VALUES.items():
         if component in Component.registry:
             definitions[name] = _value_schema(name, fields_of(Component.registry[component])[field])
@@ -88,8 +88,8 @@ def manifest_schema() -> dict[str, Json]:
     resolved = resolved_schema()
     definitions = {name: _written(schema) for name, schema in resolved["definitions"].items()}
     for old, today in FORMER_TYPES.items():
-        names = definitions[_defined(today)]["properties"]["type"]["enum"] if today else []
-        names += [old] if today else []
+        if today:
+            definitions[_defined(today)]["properties"]["type"]["enum"].append(old)
     alone = "|".join(sorted(old for old, today in FORMER_TYPES.items() if today is None))
     definitions[_FORMER] = {
         "title": "A component of old manifests",
@@ -231,7 +231,7 @@ def _schema(shape: Shape) -> dict[str, Json]:  # noqa: PLR0911 - one return for 
             types = (kind.implied.type, kind.implied.custom) if kind.implied else ()
             implied = [name for name in types if name and name in Component.registry]
             # Without a `type`, only the implied component is allowed.
-            refs = [_ref(_family_name(kind)), *(_ref(_defined(name)) for name in implied)]
+            refs = [_ref(kind.__name__), *(_ref(_defined(name)) for name in implied)]
             return {"anyOf": refs} if len(refs) > 1 else refs[0]
         case Either(options=options):
             return {"anyOf": [_schema(option) for option in options]}
@@ -252,10 +252,6 @@ def _plain_models(models: Iterable[type[BaseModel]]) -> list[type[BaseModel]]:
 def _families() -> list[type[Component]]:
     known = {base for kind in Component.registry.values() for base in kind.__mro__[1:]}
     return [base for base in known if issubclass(base, Component) and base.__name__.startswith("Any")]
-
-
-def _family_name(family: type[Component]) -> str:
-    return family.__name__
 
 
 def _name(model: type[BaseModel]) -> str:

@@ -44,7 +44,9 @@ def _model(name: str, schema: dict[str, Json]) -> dict[str, Json]:
 def _with_variables(schema: Json) -> Json:
     match schema:
         case {"type": "integer" | "number" | "boolean"} | {"enum": _}:
-            return {"anyOf": [_limits(schema), _VARIABLE], **_notes(schema)}
+            notes = {name: value for name, value in schema.items() if name in {"default", "title"}}
+            limits = {name: value for name, value in schema.items() if name not in notes}
+            return {"anyOf": [limits, _VARIABLE], **notes}
         case {"anyOf": list(options), **rest}:
             return {**rest, "anyOf": [*map(_with_variables, options)]}
         case _:
@@ -56,14 +58,6 @@ def _shown(schema: dict[str, Json]) -> dict[str, Json]:
     default = schema.get("default")
     odd = default is None or (isinstance(default, str) and default.startswith("P"))
     return {name: value for name, value in schema.items() if not (name == "default" and odd)}
-
-
-def _notes(schema: Mapping[str, Json]) -> dict[str, Json]:
-    return {name: value for name, value in schema.items() if name in {"default", "title"}}
-
-
-def _limits(schema: Mapping[str, Json]) -> dict[str, Json]:
-    return {name: value for name, value in schema.items() if name not in {"default", "title"}}
 
 
 def described(docstring: str, fields: Mapping[str, Json]) -> tuple[str, dict[str, str]]:

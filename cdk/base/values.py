@@ -210,6 +210,20 @@ def map_strings(value: FieldValue, change: Callable[[str], str], *, names: bool 
             return value
 
 
+def map_leaves(value: FieldValue, change: Callable[[Keys, FieldValue], FieldValue], keys: Keys = ()) -> FieldValue:
+    """A copy of a JSON value with `change` applied to each value that contains no others, which follows its path.
+
+    Tuples become lists. keys: the path that leads to `value`.
+    """
+    match value:
+        case Mapping():
+            return {name: map_leaves(item, change, (*keys, name)) for name, item in value.items()}
+        case list() | tuple():
+            return [map_leaves(item, change, (*keys, number)) for number, item in enumerate(value)]
+        case _:
+            return change(keys, value)
+
+
 def walk(value: JsonValue, keys: Keys = ()) -> Iterator[tuple[Keys, JsonValue]]:
     """The values in a JSON value that contain no others, each with the names and indexes that lead to it, in order.
 

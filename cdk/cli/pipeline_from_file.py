@@ -1,7 +1,6 @@
 """Loads a pipeline file and its source, and registers their secrets before any error mentions them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -20,33 +19,22 @@ from cdk.streams.source_events import Events
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineOverrides:
-    """The parts of a pipeline file that are replaced when a simulation or a cassette answers the requests.
-
-    config: the connector's; None for that of the pipeline file. target: where tables and states go.
-    """
-
-    config: Mapping[str, JsonValue] | None
-    target: str
-
-
 def file_pipeline(
     path: Path,
     secrets: Secrets,
     *,
     trusted: bool,
     events: Events | None = None,
-    replaced: PipelineOverrides | None = None,
+    replaced: tuple[Mapping[str, JsonValue] | None, str] | None = None,
 ) -> tuple[Pipeline, Source]:
     """Load the pipeline of a file, and its source, which reports to `events`. Raises ConfigError.
 
-    trusted: whether Python code that a manifest names may run.
+    trusted: whether Python code that a manifest names may run. replaced: the connector's config, None for that of the
+    file, and the target, if these are not those of the file.
     """
-    if replaced is None:
-        settings = Pipeline.load(path, secrets=secrets)
-    else:
-        settings = _elsewhere(Pipeline.load(path, secrets=secrets, config=replaced.config), replaced.target)
+    config, target = replaced or (None, None)
+    settings = Pipeline.load(path, secrets=secrets, config=config)
+    settings = settings if target is None else _elsewhere(settings, target)
     secrets.add(*secrets_of(settings.target.storage))
     source = source_named(settings.source, path.parent, trusted=trusted)
     source.events = events or source.events

@@ -116,12 +116,12 @@ def _elsewhere(
     return {"target": None}
 
 
-def _target(options: Mapping[str, object], records: str) -> object:
+def _target(options: Mapping[str, object], records: str) -> str:
     if options.get("target") is None:
         raise click.UsageError(
             f"Missing option '--target': where do the tables go? Those of {options['pipeline']} would get {records}"
         )
-    return options["target"]
+    return str(options["target"])
 
 
 def _simulator(

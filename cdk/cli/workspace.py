@@ -18,7 +18,7 @@ from cdk.base.documents import read_document
 from cdk.base.errors import CdkError, ConfigError, ConnectorExit
 from cdk.base.secret_masking import HIDDEN, SHORTEST, Secrets
 from cdk.base.secret_names import looks_secret, surely_secret
-from cdk.base.values import Json, JsonValue
+from cdk.base.values import Json, JsonValue, Keys, map_leaves, walk
 from cdk.base.yaml_file import YamlFile
 from cdk.cli.authoring.file_checks import kind_of
 from cdk.cli.pipeline_from_file import file_pipeline
@@ -146,7 +146,7 @@ class Workspace:
 
 def masked(answer: Mapping[str, object], secrets: Secrets) -> Json:
     """Mask an answer: known secrets, and values whose names say that they are secret."""
-    return _hidden(secrets.mask_json(answer))
+    return map_leaves(secrets.mask_json(answer), _hidden)
 
 
 def shown_error(error: Exception | SystemExit) -> str:
@@ -159,18 +159,10 @@ def shown_error(error: Exception | SystemExit) -> str:
     return f"{type(error).__name__}: {error} (line {last.lineno} of {last.filename})"
 
 
-def _hidden(value: JsonValue) -> JsonValue:
-    """Replace strings and numbers whose names say that they are secret."""
-    match value:
-        case Mapping():
-            return {
-                name: HIDDEN if surely_secret(name) and isinstance(inner, str | int | float) else _hidden(inner)
-                for name, inner in value.items()
-            }
-        case list():
-            return [_hidden(inner) for inner in value]
-        case _:
-            return value
+def _hidden(keys: Keys, value: JsonValue) -> JsonValue:
+    """Replace a string or a number whose name says that it is secret."""
+    named = bool(keys) and isinstance(name := keys[-1], str) and surely_secret(name)
+    return HIDDEN if named and isinstance(value, str | int | float) else value
 
 
 def _value(path: Path) -> JsonValue:
@@ -183,14 +175,7 @@ def _value(path: Path) -> JsonValue:
 
 def _secrets_in(value: JsonValue, looks: Callable[[str], bool]) -> Iterator[str]:
     """Yield the strings whose names look like those of secrets, at any depth; not templates."""
-    match value:
-        case Mapping():
-            for name, inner in value.items():
-                if isinstance(inner, str) and looks(name) and len(inner) >= SHORTEST and "{{" not in inner:
-                    yield inner
-                yield from _secrets_in(inner, looks)
-        case list():
-            for inner in value:
-                yield from _secrets_in(inner, looks)
-        case _:
-            pass
+    for keys, text in walk(value):
+        named = bool(keys) and isinstance(name := keys[-1], str) and looks(name)
+        if named and isinstance(text, str) and len(text) >= SHORTEST and "{{" not in text:
+            yield text

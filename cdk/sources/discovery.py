@@ -77,7 +77,7 @@ def _source_in(module: ModuleType, name: str) -> Source:
     """Return the source that a module assigns to `source` or defines, else a new source of the module's streams."""
     if isinstance(source := vars(module).get("source"), Source):
         return source
-    sources = [cls for cls in _defined(module) if issubclass(cls, Source)]
+    sources = [cls for cls in _classes(module) if issubclass(cls, Source) and not inspect.isabstract(cls)]
     if len(sources) > 1:
         names = ", ".join(cls.__name__ for cls in sources)
         raise ConfigError(f"{name}: found the sources {names}, expected one; set `source = ...` in the module")
@@ -105,11 +105,6 @@ def _warn_about_bases(classes: Sequence[type], leaves: Sequence[type], name: str
                 "%s: %s has a schema, but is not read, because %s derives from it; if it is a stream, list both in %s"
             )
             logger.warning(text, name, base.__name__, derived, "the `stream_classes` of a Source")
-
-
-def _defined(module: ModuleType) -> Iterator[type]:
-    """Return the concrete classes that a module, or a package anywhere inside it, defines, in the module's order."""
-    return (value for value in _classes(module) if not inspect.isabstract(value))
 
 
 def _classes(module: ModuleType) -> Iterator[type]:

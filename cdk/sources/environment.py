@@ -34,7 +34,8 @@ def environment(folder: Path, *further: Path, refused: str = "") -> Mapping[str,
     pipeline names. refused: if set, lookups of files and commands raise ConfigError with this reason, as they do when
     they fail. Raises ConfigError: when a `.env` cannot be read.
     """
-    return ChainMap(_Lookups(folder, refused), *_variables(folder, *further))  # type: ignore[arg-type] # read only
+    files = map(_file_variables, (folder, *further))
+    return ChainMap(_Lookups(folder, refused), os.environ, *files)  # type: ignore[arg-type] # read only
 
 
 def env_file_secrets(folder: Path, *, named: Collection[str] = ()) -> Iterator[str]:
@@ -70,11 +71,6 @@ class PartialEnvironment(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self._environ)
-
-
-def _variables(*folders: Path) -> Iterator[Mapping[str, str]]:
-    yield os.environ
-    yield from map(_file_variables, folders)
 
 
 def _file_variables(folder: Path) -> Mapping[str, str]:

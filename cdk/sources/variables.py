@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.secret_names import looks_secret
-from cdk.base.values import JsonValue, Keys, walk
+from cdk.base.values import JsonValue, Keys, map_leaves, walk
 
 _VARIABLE = re.compile(
     r"\$\$\{|\$\{(?:(?P<lookup>(?:file|command):[^}]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
@@ -81,7 +81,10 @@ def with_variables(
             secrets.add(text)
         return text or ""
 
-    value = _with_replaced(value, (), value_of)
+    def replaced(keys: Keys, leaf: JsonValue) -> JsonValue:
+        return _VARIABLE.sub(lambda variable: value_of(variable, keys), leaf) if isinstance(leaf, str) else leaf
+
+    value = map_leaves(value, replaced)
     if missing:
         raise ConfigError("\n".join(missing))
     return value
@@ -106,18 +109,6 @@ def _malformed_text(malformed: str) -> str:
     if _NAME_IN_CAPITALS.fullmatch(name):
         start, ways = f"${{{malformed}}}", f"${{{name}}}"
     return f"found {start}, which is not a variable; expected {ways}, or `$${{` for the characters themselves"
-
-
-def _with_replaced(value: JsonValue, keys: Keys, value_of: Callable[[re.Match[str], Keys], str]) -> JsonValue:
-    match value:
-        case dict():
-            return {name: _with_replaced(item, (*keys, name), value_of) for name, item in value.items()}
-        case list():
-            return [_with_replaced(item, (*keys, i), value_of) for i, item in enumerate(value)]
-        case str():
-            return _VARIABLE.sub(lambda variable: value_of(variable, keys), value)
-        case _:
-            return value
 
 
 def _is_plain(name: str, text: str, *, in_plain_place: bool) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from cdk.rest import Headers, Request, Response
 from cdk.rest.http.transport import Offline
-from cdk.testing.routes import Route, UnexpectedRequest
+from cdk.testing.routes import Route, UnexpectedRequest, json_response
 
 
 @dataclass
@@ -27,7 +27,7 @@ class _Login:
         token = f"token-{len(self.route.requests)}"
         self.remaining[f"Bearer {token}"] = self.uses
         body = f'{{"access_token": "{token}", "token_type": "Bearer", "expires_in": 3600}}'
-        return Response(200, Headers({"Content-Type": "application/json"}), body.encode(), request.full_url, request)
+        return json_response(request, 200, body.encode())
 
     def refuses(self, request: Request) -> bool:
         sent = Headers(request.headers).get("Authorization", "")
@@ -88,7 +88,7 @@ class MockApi(Offline):
         route = max(matching, key=lambda route: route.rank)
         if self._login is not None and route is not self._login.route and self._login.refuses(request):
             body = b'{"message": "the token has expired"}'
-            return Response(401, Headers({"Content-Type": "application/json"}), body, request.full_url, request)
+            return json_response(request, 401, body)
         return route.respond(request)
 
     def assert_all_used(self) -> None:

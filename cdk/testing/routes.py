@@ -84,7 +84,7 @@ class Route:
             if after > _CLIENT_TIMEOUT:
                 raise Timeout(f"{request}: no response in time (nothing came for {_CLIENT_TIMEOUT:.0f} s)")
             # Serialized at each request, because the test may have changed the value since.
-            return _response(request, status, fields, self._content(json, body))
+            return Response(status, Headers(fields), self._content(json, body), request.full_url, request)
 
         return self.answers(respond)
 
@@ -99,8 +99,7 @@ class Route:
             error = Timeout(f"{request}: the connection failed (the body ends after {at} of {len(content)} bytes)")
             if not request.stream:
                 raise error
-            answer = _response(request, _OK, _LABEL, b"")
-            return StreamedResponse(_OK, answer.headers, _truncated(content[:at], error), answer.url, request)
+            return StreamedResponse(_OK, Headers(_LABEL), _truncated(content[:at], error), request.full_url, request)
 
         return self.answers(respond)
 
@@ -139,7 +138,7 @@ class Route:
             number = int(sent.get(page, first)) - first
             part = list(chosen[number * size : (number + 1) * size])
             flag = {more: (number + 1) * size < len(chosen)} if more else {}
-            return _response(request, _OK, _LABEL, orjson.dumps({at: part, **flag} if at else part))
+            return json_response(request, _OK, orjson.dumps({at: part, **flag} if at else part))
 
         return self.answers(respond)
 
@@ -210,8 +209,9 @@ class Route:
         return f"{self._method} {self._path}{' with ' if conditions else ''}{' and '.join(conditions)}"
 
 
-def _response(request: Request, status: int, headers: Mapping[str, str], body: bytes) -> Response:
-    return Response(status, Headers(headers), body, request.full_url, request)
+def json_response(request: Request, status: int, body: bytes) -> Response:
+    """Return a response that is labelled as JSON."""
+    return Response(status, Headers(_LABEL), body, request.full_url, request)
 
 
 def _kind(value: object) -> str:

@@ -1,6 +1,6 @@
 """The report on a draft: everything that was guessed, and what was left out, with similar entries grouped."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from cdk.authoring.drafts.draft import Draft, Guess
 from cdk.base.wording import listed
@@ -22,16 +22,12 @@ def report(draft: Draft, most: int | None = None) -> Iterator[str]:
         yield ""
         yield "## What was left out"
         yield ""
-        for reason, paths in _by_reason(draft).items():
+        reasons: dict[str, list[str]] = {}
+        for each in draft.left_out:
+            reasons.setdefault(each.reason, []).append(f"`{each.path}`")
+        for reason, paths in reasons.items():
             yield f"- {reason}: {listed(paths, most)}"
 
 
 def _line(guess: Guess) -> str:
     return f"- {guess.what}. Why: {guess.why}. Check: {guess.check}."
-
-
-def _by_reason(draft: Draft) -> Mapping[str, Sequence[str]]:
-    reasons: dict[str, list[str]] = {}
-    for each in draft.left_out:
-        reasons.setdefault(each.reason, []).append(f"`{each.path}`")
-    return reasons

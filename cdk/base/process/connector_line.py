@@ -27,7 +27,14 @@ def calling_line(frame: FrameType) -> str:
     inwards = traceback.StackSummary.extract(traceback.walk_stack(frame), lookup_lines=False)
     # Frames further out, beyond the kit's own, belong to the program that runs the kit.
     called = [*takewhile(lambda each: not Path(each.filename).is_relative_to(_KIT), inwards)]
-    own = next((each for each in called if _PACKAGES.isdisjoint(Path(each.filename).parts) and _is_other(each)), None)
+    own = next(
+        (
+            each
+            for each in called
+            if _PACKAGES.isdisjoint(Path(each.filename).parts) and _is_of_connector(each.filename)
+        ),
+        None,
+    )
     return _line(called[::-1] if own is None else [own])
 
 
@@ -37,7 +44,7 @@ def names_line(text: str) -> bool:
 
 
 def _line(frames: Sequence[traceback.FrameSummary]) -> str:
-    others = [frame for frame in frames if _is_other(frame)]
+    others = [frame for frame in frames if _is_of_connector(frame.filename)]
     if not others:
         return ""
     # The frames that the connector calls, usually of a library, tell less about what to change.
@@ -50,10 +57,6 @@ def defined_at(*methods: object) -> str:
     codes = [getattr(unwrap(method), "__code__", None) for method in methods if callable(method)]
     own = next((code for code in codes if code is not None and _is_of_connector(code.co_filename)), None)
     return "" if own is None else f" ({own.co_filename}:{own.co_firstlineno})"
-
-
-def _is_other(frame: traceback.FrameSummary) -> bool:
-    return _is_of_connector(frame.filename)
 
 
 def _is_of_connector(filename: str) -> bool:

@@ -5,6 +5,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue
 
+from cdk.testing.proving.proof import Kill
+
 _LONGEST_TEXT, _MOST_ITEMS = 2000, 50
 
 
@@ -27,11 +29,11 @@ Shown = Annotated[JsonValue, BeforeValidator(_shortened)]
 """JSON in which long strings, objects and lists are shortened."""
 
 
-class Part(BaseModel, extra="forbid"):
+class AnswerPart(BaseModel, extra="forbid"):
     """A part of an answer with all members of the command's JSON; undeclared ones fail instead of being dropped."""
 
 
-class Answer(Part):
+class Answer(AnswerPart):
     """The answer of a tool."""
 
     next: str = Field(default="", description="What to do next.")
@@ -45,7 +47,7 @@ class NewConnector(Answer):
     notes: Sequence[str]
 
 
-class FileProblem(Part):
+class FileProblem(AnswerPart):
     """A mistake in a file."""
 
     file: str
@@ -55,7 +57,7 @@ class FileProblem(Part):
     message: str
 
 
-class FileChecked(Part):
+class FileChecked(AnswerPart):
     """A file with its kind and its mistakes."""
 
     file: str
@@ -71,7 +73,7 @@ class Validated(Answer):
     files: Sequence[FileChecked]
 
 
-class PageAnswer(Part):
+class PageAnswer(AnswerPart):
     """A page: the requests to plan its slice and to read it, the path of its records, and why there is a next page."""
 
     slice: str
@@ -104,7 +106,7 @@ class Inferred(Answer):
     json_schema: Shown
 
 
-class PlannedStream(Part):
+class PlannedStream(AnswerPart):
     """What a sync would do with a stream."""
 
     stream: str
@@ -137,17 +139,6 @@ class PlanAnswer(Answer):
     notes: Sequence[str]
 
 
-class KilledSync(Part):
-    """A sync that was killed at a point, and the problems after another one resumed it."""
-
-    point: str
-    lost: int
-    doubled: int
-    changed: int
-    receipts: int
-    problems: Sequence[str]
-
-
 class Proven(Answer):
     """Whether killed syncs lose no rows and duplicate none."""
 
@@ -157,10 +148,10 @@ class Proven(Answer):
     problems: Sequence[str]
     warnings: Sequence[str]
     notes: Sequence[str]
-    kills: Sequence[KilledSync]
+    kills: Sequence[Kill]
 
 
-class StreamStateAnswer(Part):
+class StreamStateAnswer(AnswerPart):
     """The state of a stream. positions: the first cursors and page tokens of its partitions; further: how many more."""
 
     stream: str

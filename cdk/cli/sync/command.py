@@ -28,7 +28,7 @@ from cdk.cli.options import (
     pipeline_path,
     with_egress,
 )
-from cdk.cli.pipeline_from_file import PipelineOverrides, config_file, file_pipeline, known_source
+from cdk.cli.pipeline_from_file import config_file, file_pipeline, known_source
 from cdk.cli.simulation import replaced_parts, with_cassette, with_simulation
 from cdk.cli.sync.display import Display
 from cdk.cli.sync.json_log import JsonLog, RunNames, logging_json
@@ -148,9 +148,7 @@ def _opened(
 ) -> tuple[Pipeline, Source]:
     """Load the pipeline and its source from the file or from options. Raises ConfigError."""
     if pipeline is not None:
-        parts = replaced_parts()
-        replaced = None if parts is None else PipelineOverrides(*parts)
-        return file_pipeline(pipeline, secrets, trusted=trusted, events=events, replaced=replaced)
+        return file_pipeline(pipeline, secrets, trusted=trusted, events=events, replaced=replaced_parts())
     return given_pipeline(options, secrets, trusted=trusted, events=events)
 
 

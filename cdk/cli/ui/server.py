@@ -181,7 +181,8 @@ class Views:
         pipeline = self._workspace.pipeline(_required(request, "file"), secrets)
         admin, table = pipeline.admin(), pipeline.table([_required(request, "stream")])
         status, start = admin.status(table), _key(request.query_params.get("from", ""))
-        before = _number(request, "before", 0) or None
+        text = request.query_params.get("before", "")
+        before = int(text) if text.isdecimal() else None
         entries = [*islice(entries_of(admin, table, before), _COMMITS + 1)]
         older = entries[_COMMITS - 1].commit.version if len(entries) > _COMMITS else None
         entries = entries[:_COMMITS]
@@ -309,11 +310,6 @@ def _key(text: str) -> str:
     with suppress(ValueError):
         return canonical(from_json(text))
     return text
-
-
-def _number(request: Request, name: str, default: int) -> int:
-    text = request.query_params.get(name, "")
-    return int(text) if text.isdecimal() else default
 
 
 def _older(request: Request) -> OlderRuns | None:

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from cdk.base.values import JSON_TYPES, FieldValue, from_json
+from cdk.base.values import JSON_TYPES, from_json, walk
 from cdk.testing.cassettes.interactions import Interaction, Recording
 from cdk.testing.cassettes.matching import Sent, recorded
 
@@ -61,19 +61,9 @@ def _endpoints(interactions: Sequence[Interaction]) -> Mapping[str, _Endpoint]:
         endpoint.requests.add(recorded(interaction))
         endpoint.statuses.add(interaction.status)
         try:
-            _note(from_json(interaction.content), "", endpoint.fields)
+            for keys, value in walk(from_json(interaction.content)):
+                name = "".join("[]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
+                endpoint.fields.setdefault(name, set()).add(JSON_TYPES.get(type(value), "number"))
         except orjson.JSONDecodeError:
             endpoint.fields.setdefault("(no JSON)", set()).add("text")
     return endpoints
-
-
-def _note(value: FieldValue, name: str, fields: dict[str, set[str]]) -> None:
-    match value:
-        case dict():
-            for key, item in value.items():
-                _note(item, f"{name}.{key}" if name else key, fields)
-        case list():
-            for item in value:
-                _note(item, f"{name}[]", fields)
-        case _:
-            fields.setdefault(name, set()).add(JSON_TYPES.get(type(value), "number"))

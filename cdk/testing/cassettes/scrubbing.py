@@ -15,7 +15,7 @@ import orjson
 from cdk.base.errors import FatalError
 from cdk.base.secret_masking import HIDDEN, SHORTEST, Secrets
 from cdk.base.secret_names import looks_secret, surely_secret
-from cdk.base.values import FieldValue, JsonValue, from_json, to_json
+from cdk.base.values import JsonValue, from_json, map_leaves, map_strings, to_json
 from cdk.rest import Request
 from cdk.rest.http.messages import query_of
 from cdk.testing.cassettes.interactions import Interaction
@@ -97,16 +97,14 @@ class Scrubber:
 
     def config(self, config: JsonValue) -> JsonValue:
         """Return a config with `****` in place of its secrets."""
-        match config:
-            case Mapping():
-                return {name: self.config(value) for name, value in config.items()}
-            case list():
-                return [self.config(value) for value in config]
-            case None | bool():
-                return config
-            case _:
-                text = self.text(str(config))
-                return config if text == str(config) else text
+        masked: JsonValue = map_leaves(config, lambda _, value: self._masked(value))
+        return masked
+
+    def _masked(self, value: JsonValue) -> JsonValue:
+        if value is None or isinstance(value, bool):
+            return value
+        text = self.text(str(value))
+        return value if text == str(value) else text
 
     def text(self, text: str) -> str:
         """Return a text without the secrets: plain, escaped, or inside encoded runs."""
@@ -194,19 +192,11 @@ def _login(text: str) -> str:
     if any(isinstance(item, Mapping) for value in lists for item in value):
         # These are records: the API expects a login in each request.
         return text
-    return orjson.dumps(_without_texts(body)).decode()
+    return orjson.dumps(map_strings(body, lambda text: HIDDEN if _may_be_token(text) else text)).decode()
 
 
-def _without_texts(value: FieldValue) -> FieldValue:
-    match value:
-        case Mapping():
-            return {name: _without_texts(item) for name, item in value.items()}
-        case list():
-            return [_without_texts(item) for item in value]
-        case str() if len(value) >= _SHORTEST_LOGIN and not re.search(r"\s|://", value) and not _is_timestamp(value):
-            return HIDDEN
-        case _:
-            return value
+def _may_be_token(text: str) -> bool:
+    return len(text) >= _SHORTEST_LOGIN and not re.search(r"\s|://", text) and not _is_timestamp(text)
 
 
 def _is_timestamp(text: str) -> bool:

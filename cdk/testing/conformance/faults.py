@@ -3,21 +3,18 @@
 import threading
 
 from cdk.base.values import from_json, to_json
-from cdk.rest import Headers, Request, RequestsTransport, Response, Transport
+from cdk.rest import Request, RequestsTransport, Response, Transport
+from cdk.testing.routes import json_response
 
 _LONGEST_WAIT = 0.02
 """Seconds that a request waits for a concurrent one."""
 
 
-class Network:
+class Network(RequestsTransport):
     """The real network, beneath any simulation."""
 
-    def __init__(self) -> None:
-        self._transport = RequestsTransport()
-
     def send(self, request: Request) -> Response:
-        """Send `request` once, without a fault."""
-        return self._transport.send_once(request)
+        return self.send_once(request)
 
 
 class Failing:
@@ -53,9 +50,7 @@ class Failing:
             page = self._api.send(request)
             return Response(self._status, page.headers, _without_rows(page.body), page.url, request)
         echo = {"message": f"refused: {request.full_url} {dict(request.headers)} {(request.body or b'').decode()}"}
-        return Response(
-            self._status, Headers({"Content-Type": "application/json"}), to_json(echo), request.full_url, request
-        )
+        return json_response(request, self._status, to_json(echo))
 
 
 def _without_rows(body: bytes) -> bytes:

@@ -6,6 +6,7 @@ from functools import reduce
 
 from cdk.base.schema_validator import DRAFT_7, SchemaValidator
 from cdk.base.values import FieldValue, canonical
+from cdk.rest import path as value_at
 from cdk.rest.pagination.last_page import checking_pages_after_end
 from cdk.state.manager import ConnectorStateManager
 from cdk.state.slice import Partition
@@ -121,7 +122,7 @@ def check_keys(subject: SuiteSubject) -> None:
     with subject.streams() as streams:
         for name, stream in streams.items():
             paths = stream.key_paths
-            keys = [[_at(record, path) for path in paths] for record in subject.first.records_of(name)]
+            keys = [[value_at(*path)(record) for path in paths] for record in subject.first.records_of(name)]
             if paths and any(value is None for key in keys for value in key):
                 raise Nonconforming(
                     "a record has no value for its primary key",
@@ -150,7 +151,7 @@ def check_cursors(subject: SuiteSubject) -> None:
 
 def _check_cursor(subject: SuiteSubject, name: str, stream: Stream, field: str) -> None:
     where = f"{name}, cursor {field!r}"
-    values = [_at(record, field.split(".")) for record in subject.first.records_of(name)]
+    values: list[FieldValue] = [value_at(*field.split("."))(record) for record in subject.first.records_of(name)]
     if None in values:
         raise Nonconforming(
             "a record has no value for the cursor",
@@ -183,7 +184,3 @@ def _check_cursor(subject: SuiteSubject, name: str, stream: Stream, field: str) 
             expected="a state at the highest value that was read, so that the next read resumes there",
             advice="advance the state to the highest value, and name the field as the records do",
         )
-
-
-def _at(record: FieldValue, path: Sequence[str]) -> FieldValue:
-    return reduce(lambda value, name: value.get(name) if isinstance(value, Mapping) else None, path, record)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from cdk.base.values import FieldValue, canonical, from_json
+from cdk.rest import path as value_at
 
 Key: TypeAlias = Sequence[Sequence[str]]
 """The paths of the fields of a primary key; empty if there is no key."""
@@ -77,7 +78,7 @@ def _paired(lost: Counter[str], doubled: Counter[str], identity: _Identity) -> I
 
 def _by_key(key: Key) -> _Identity:
     def identity(row: Row) -> str | None:
-        values = [_at(row, path) for path in key]
+        values = [value_at(*path)(row) for path in key]
         return None if None in values or not values else canonical(values)
 
     return identity
@@ -105,12 +106,6 @@ def _values(texts: Collection[str]) -> Mapping[str, set[str]]:
 def _row(text: str) -> Row:
     row = from_json(text.encode())
     assert isinstance(row, Mapping)
-    return row
-
-
-def _at(row: FieldValue, path: Sequence[str]) -> FieldValue:
-    for name in path:
-        row = row.get(name) if isinstance(row, Mapping) else None
     return row
 
 

@@ -59,12 +59,8 @@ class World:
             name, _, value = part.partition("=")
             if name == "faults" and not value:
                 world = replace(world, faults=True)
-            elif name == "records" and value.isdigit():
-                world = replace(world, records=int(value))
-            elif name == "seed" and value.isdigit():
-                world = replace(world, seed=int(value))
-            elif name == "round" and value.isdigit():
-                world = replace(world, round=int(value))
+            elif name in {"records", "seed", "round"} and value.isdigit():
+                world = replace(world, **{name: int(value)})  # type: ignore[arg-type] # the integers among the fields
             else:
                 raise ConfigError(f"--simulate: found {part!r}, expected records=N, seed=N, round=N or faults")
         return world

@@ -12,7 +12,7 @@ from cdk.base.values import FieldValue, JsonObject, JsonSchema, JsonValue, as_ob
 from cdk.declarative.reading.manifest_stream import ManifestStream
 from cdk.declarative.source import ManifestSource
 from cdk.declarative.syntax.json_edit import set_at
-from cdk.rest import Authenticator, Headers, OAuth2, Request, Response
+from cdk.rest import Authenticator, OAuth2, Request, Response
 from cdk.rest.auth.session_token import LegacySessionToken, SessionToken
 from cdk.rest.http.authenticator import text_of
 from cdk.rest.http.transport import Offline
@@ -21,7 +21,7 @@ from cdk.streams.datetime_cursor import DatetimeCursor
 from cdk.streams.source import Source
 from cdk.streams.stream import Stream
 from cdk.testing.mock_api import MockApi
-from cdk.testing.routes import Route, UnexpectedRequest
+from cdk.testing.routes import Route, UnexpectedRequest, json_response
 from cdk.testing.run import Connector, connector
 from cdk.testing.simulation import MockClock, simulated
 from cdk.testing.simulator.described_streams import FIELDS, source_of_schemas, source_with_resolvers
@@ -58,13 +58,13 @@ class Simulator(Offline):
         source = connector(source)
         self._source, self._token_paths = source, _token_paths(source)
         try:
-            self._simulate(made_up(source, config or {}), world or World())
+            self._simulate(made_up(source.config_schema, config or {}), world or World())
         except CdkError:
             # A property that the schema does not require may be needed all the same.
-            self._simulate(made_up(source, config or {}, everything=True), world or World())
+            self._simulate(made_up(source.config_schema, config or {}, everything=True), world or World())
         else:
             if not self._apis:
-                self._simulate(made_up(source, config or {}, everything=True), world or World())
+                self._simulate(made_up(source.config_schema, config or {}, everything=True), world or World())
 
     def _simulate(self, config: Mapping[str, JsonValue], world: World) -> None:
         source, self.config, self.world = self._source, config, world
@@ -275,24 +275,17 @@ class Simulator(Offline):
         """Return the response to a login, with a token under every name it may have; None for other requests."""
         if _address(request.method, request.full_url) not in self._logins:
             return None
-        body: JsonObject = {
-            "access_token": _TOKEN,
-            "token_type": "Bearer",
-            "expires_in": 3600,
-            "token": _TOKEN,
-            "id": _TOKEN,
-        }
+        body: JsonObject = {"token_type": "Bearer", "expires_in": 3600}
+        body |= dict.fromkeys(("access_token", "token", "id"), _TOKEN)
         for path in self._token_paths:
             set_at(body, path, _TOKEN)
-        return Response(200, Headers({"Content-Type": "application/json"}), to_json(body), request.full_url, request)
+        return json_response(request, 200, to_json(body))
 
 
-def made_up(source: Source, config: Mapping[str, JsonValue], *, everything: bool = False) -> JsonObject:
+def made_up(
+    schema: Mapping[str, JsonValue], config: Mapping[str, JsonValue], *, everything: bool = False
+) -> JsonObject:
     """Return the config with made-up values for all missing required properties, or for `everything` it may have."""
-    return _completed(source.config_schema, config, everything=everything)
-
-
-def _completed(schema: Mapping[str, JsonValue], config: Mapping[str, JsonValue], *, everything: bool) -> JsonObject:
     completed = dict(config)
     required = properties_of(schema) if everything else schema.get("required")
     for name in required if isinstance(required, Mapping | list | tuple) else ():
@@ -302,7 +295,7 @@ def _completed(schema: Mapping[str, JsonValue], config: Mapping[str, JsonValue],
             text = f"https://{name}.example.com" if "url" in name else f"simulated-{name}"
             completed[name] = examples[0] if isinstance(examples, list) and examples else example_of(part, text)
         elif isinstance(completed.get(name), dict):
-            completed[name] = _completed(part, as_object(completed[name]), everything=everything)
+            completed[name] = made_up(part, as_object(completed[name]), everything=everything)
     return completed
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 
 from cdk.base.errors import CdkError
 from cdk.base.run import RunScope
-from cdk.base.values import FieldValue, JsonObject
+from cdk.base.values import FieldValue, JsonObject, Keys, map_leaves
 from cdk.declarative.reading.manifest_stream import ManifestStream
 from cdk.declarative.reading.page_reader import PageReader
 from cdk.declarative.reading.recovering_reader import RecoveringReader
@@ -113,20 +113,12 @@ def _all_of(stream: Stream, world: World) -> Window | None:
 def _altered(partition: Partition) -> Partition:
     """Return the partition with all values changed, so that a single partition shows where its values appear."""
 
-    def other(value: FieldValue) -> FieldValue:
-        match value:
-            case dict():
-                return {name: other(inner) for name, inner in value.items()}
-            case list():
-                return [other(inner) for inner in value]
-            case bool() | None:
-                return value
-            case int() | float():
-                return value + 1
-            case _:
-                return f"{value}x"
+    def other(_: Keys, value: FieldValue) -> FieldValue:
+        if value is None or isinstance(value, bool):
+            return value
+        return value + 1 if isinstance(value, int | float) else f"{value}x"
 
-    return Partition(other(partition.fields), extra=other(dict(partition.extra)))
+    return Partition(map_leaves(partition.fields, other), extra=map_leaves(partition.extra, other))
 
 
 class _Enough(BaseException):

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
 
 from cdk.base.times.clock import parse_timestamp, write_timestamp
-from cdk.base.values import JsonValue, canonical, from_json
+from cdk.base.values import JsonValue, canonical, from_json, walk
 from cdk.rest import Request
 from cdk.state.window import Window
 from cdk.streams.count_cursor import CountCursor
@@ -53,23 +53,12 @@ def leaves(request: Request) -> dict[Leaf, str]:
 
 def _body_leaves(body: bytes) -> Iterator[tuple[Leaf, str]]:
     try:
-        yield from _inside(from_json(body), ("body",))
+        for keys, value in walk(from_json(body), ("body",)):
+            yield tuple(map(str, keys)), value if isinstance(value, str) else canonical(value)
     except ValueError:
         text = body.decode(errors="replace")
         fields = parse_qsl(text, keep_blank_values=True)
         yield from ((("body", name), value) for name, value in fields or [("", text)] if text)
-
-
-def _inside(value: JsonValue, where: Leaf) -> Iterator[tuple[Leaf, str]]:
-    match value:
-        case Mapping():
-            for name, item in value.items():
-                yield from _inside(item, (*where, name))
-        case list():
-            for at, item in enumerate(value):
-                yield from _inside(item, (*where, str(at)))
-        case _:
-            yield where, value if isinstance(value, str) else canonical(value)
 
 
 def differing(first: Mapping[Leaf, str], second: Mapping[Leaf, str]) -> set[Leaf]:

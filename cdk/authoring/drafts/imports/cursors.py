@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from cdk.authoring.drafts.draft import ConfigFields, Guess
+from cdk.authoring.drafts.draft import ConfigFields, Guess, parameter_option
 from cdk.base.values import JsonObject, JsonValue, as_object
 
 _ISO = "%Y-%m-%dT%H:%M:%SZ"
@@ -28,10 +28,7 @@ def cursor_of(
     initial: the first value; None if unknown. Numbers below `_SECONDS` count.
     sent: the parameters for the bounds of a window, keyed by `start_time_option` or `end_time_option`.
     """
-    options = {
-        name: {"type": "RequestOption", "inject_into": "request_parameter", "field_name": parameter}
-        for name, parameter in sent.items()
-    }
+    options = {name: parameter_option(parameter) for name, parameter in sent.items()}
     check = f"read `{stream}` twice, and compare its requests"
     if isinstance(initial, int) and initial < _SECONDS:
         count: JsonObject = {"type": "IncrementingCountCursor", "cursor_field": field, "start_value": initial}

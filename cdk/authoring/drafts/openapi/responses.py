@@ -41,11 +41,12 @@ def collection(operation: Operation, schemas: Schemas) -> Collection | str:
     """Return the collection that an operation reads, or the reason why it is not one."""
     if operation.schema is None:
         return "no JSON response is described"
+    body = schemas.flat(operation.schema)
     if shape(operation.path).endswith("{}"):
-        return _by_key(operation, schemas)
+        # Such a path usually reads a single object.
+        return _of_items(body, schemas) if body.get("type") == "array" else "it reads one object by its key"
     if operation.path.partition("#")[2]:
         return "the path has a fragment, which is not sent"
-    body = schemas.flat(operation.schema)
     match body.get("type"):
         case "array":
             return _of_items(body, schemas)
@@ -56,14 +57,6 @@ def collection(operation: Operation, schemas: Schemas) -> Collection | str:
             return (
                 f"the response is {'of an unknown type' if kind is None else f'a {kind}'}, expected a list of objects"
             )
-
-
-def _by_key(operation: Operation, schemas: Schemas) -> Collection | str:
-    """Return the collection of a path that ends with a parameter; such a path usually reads a single object."""
-    body = schemas.flat(operation.schema)
-    if body.get("type") == "array":
-        return _of_items(body, schemas)
-    return "it reads one object by its key"
 
 
 def _of_items(array: Mapping[str, JsonValue], schemas: Schemas) -> Collection | str:
