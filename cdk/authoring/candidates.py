@@ -1,10 +1,10 @@
 """Candidates: fields that may be the primary key or the cursor of a stream, judging by its first records."""
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from cdk.authoring.drafts.keys import IDS
 from cdk.authoring.drafts.names import CHANGED, CREATED, TIMES, words
+from cdk.base.times.clock import parse_timestamp
 from cdk.base.values import FieldValue, Record
 
 _SHORTEST_DATE = len("2024-01-01")
@@ -43,11 +43,7 @@ def _date(value: FieldValue, *, timely: bool) -> bool:
     """Whether a value is an ISO 8601 date; a number counts as one if its field's name suggests a time."""
     if not isinstance(value, str):
         return timely and type(value) is int
-    try:
-        datetime.fromisoformat(value)
-    except ValueError:
-        return False
-    return len(value) >= _SHORTEST_DATE and not value.isdigit()
+    return len(value) >= _SHORTEST_DATE and not value.isdigit() and parse_timestamp(value, ()) is not None
 
 
 def _key_rank(name: str) -> int:

@@ -91,6 +91,15 @@ def from_json(text: bytes | str) -> JsonValue:
     return value
 
 
+def is_json(text: bytes | str) -> bool:
+    """Whether `from_json` can parse a text."""
+    try:
+        from_json(text)
+    except json.JSONDecodeError:
+        return False
+    return True
+
+
 def from_odd_json(
     text: bytes | str, decode: Callable[[bytes], JsonValue], loads: Callable[[bytes], JsonValue]
 ) -> JsonValue:

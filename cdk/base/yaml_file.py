@@ -40,11 +40,7 @@ class YamlFile:
     @classmethod
     def load(cls, path: Path) -> "YamlFile":
         """Read a file. Raises ConfigError: it cannot be read, or is not YAML (with line and column)."""
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot be read: {error}", path=str(path)) from error
-        return cls.parse(text, path)
+        return cls.parse(read_text(path), path)
 
     @classmethod
     def parse(cls, text: str, path: Path) -> "YamlFile":
@@ -75,6 +71,14 @@ class YamlFile:
                 break
             line, node = _step(node, key, line)
         return f"{self.path}:{line} {dotted(keys)}".rstrip()
+
+
+def read_text(path: Path) -> str:
+    """Read the text of a file. Raises ConfigError: it cannot be read, or is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", path=str(path)) from error
 
 
 def _quote_it(text: str, mark: yaml.Mark | None) -> str:

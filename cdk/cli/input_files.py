@@ -1,6 +1,5 @@
 """Reads input files of one or several JSON values, and converts values to messages of the protocol."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -10,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from cdk.base.documents import parse_json, read_bytes
 from cdk.base.errors import ConfigError
 from cdk.base.validation_messages import refusals
-from cdk.base.values import JsonValue, Keys, dotted, from_json
+from cdk.base.values import JsonValue, Keys, dotted, is_json
 from cdk.base.wording import first_few
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -27,11 +26,11 @@ def read_documents(path: Path) -> Iterator[tuple[str, JsonValue]]:
     text = read_bytes(path)
     lines = text.splitlines(keepends=True)
     first = next(filter(bytes.strip, lines), b"")
-    if len(lines) < 2 or not _is_json(first):  # noqa: PLR2004 - one line is one document
+    if len(lines) < 2 or not is_json(first):  # noqa: PLR2004 - one line is one document
         yield str(path), parse_json(text, str(path))
         return
     for number, line in enumerate(lines, 1):
-        cut = number == len(lines) and not line.endswith(b"\n") and not _is_json(line)
+        cut = number == len(lines) and not line.endswith(b"\n") and not is_json(line)
         if line.strip() and not cut:
             yield f"{path}:{number}", parse_json(line, f"{path}:{number}")
 
@@ -51,11 +50,3 @@ def as_model(model: type[Model], value: JsonValue, file: str, keys: Keys = ()) -
 def location(file: str, keys: Keys) -> str:
     """The location of `keys` in `file`, such as `state.json: [2].stream.name`."""
     return f"{file}: {dotted(keys)}" if keys else file
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        from_json(text)
-    except json.JSONDecodeError:
-        return False
-    return True

@@ -1,6 +1,6 @@
 """ReadResult: the outcome of a read, for assertions in tests."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cdk.base.errors import CdkError
@@ -54,10 +54,9 @@ class ReadResult:
     @property
     def schema_errors(self) -> list[str]:
         """Where records violate the schema of their stream: one line for each place."""
-        return list(self._schema_errors())
-
-    def _schema_errors(self) -> Iterator[str]:
-        for name, schema in self.schemas.items():
-            for number, record in enumerate(self.records_of(name), 1):
-                for text in mismatches(record, schema):
-                    yield f"{name}, record {number}, {text}"
+        return [
+            f"{name}, record {number}, {text}"
+            for name, schema in self.schemas.items()
+            for number, record in enumerate(self.records_of(name), 1)
+            for text in mismatches(record, schema)
+        ]

@@ -14,7 +14,7 @@ import yaml
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonValue, as_object, as_string, canonical, from_json, to_json
-from cdk.base.yaml_file import YamlFile
+from cdk.base.yaml_file import YamlFile, read_text
 
 LOCK = Path("drafted.lock.json")
 _MANIFEST, _README = Path("manifest.yaml"), Path("README.md")
@@ -171,12 +171,7 @@ def _last(folder: Path) -> Mapping[Path, str]:
 
 
 def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", path=str(path)) from error
+    return read_text(path) if path.exists() else None
 
 
 def _json(base: str, mine: str, new: str, _: list[str]) -> str:

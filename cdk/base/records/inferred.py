@@ -7,13 +7,13 @@ so it is the same however they are split into pages.
 
 import re
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from decimal import Decimal
 from types import NoneType
 from typing import Literal, TypeAlias
 
 from cdk.base.records.exact_json import WrittenNumber
 from cdk.base.records.plain_values import plain
+from cdk.base.times.clock import parse_timestamp
 from cdk.base.values import JsonObject, Record
 
 JsonType: TypeAlias = Literal["boolean", "integer", "number", "string", "object", "array", "mixed"]
@@ -80,18 +80,9 @@ def inferred_schema(records: Iterable[Record]) -> JsonObject:
 def _format(values: Iterable[object]) -> JsonObject:
     present = [value for value in values if value is not None]
     for name, pattern in _FORMATS.items():
-        if all(isinstance(value, str) and pattern.fullmatch(value) and _exists(value) for value in present):
+        if all(isinstance(value, str) and pattern.fullmatch(value) and parse_timestamp(value, ()) for value in present):
             return {"format": name}
     return {}
-
-
-def _exists(text: str) -> bool:
-    """Whether the date and time exist."""
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _types(values: Sequence[object]) -> list[str]:

@@ -1,9 +1,8 @@
 """Finds the mistakes in a file that a user wrote: a manifest, a pipeline, a config, a catalog or a state."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
 
 from cdk import sources
 from cdk.authoring.manifest_checks import manifest_mistakes
@@ -16,6 +15,7 @@ from cdk.base.values import JsonSchema, JsonValue
 from cdk.base.yaml_file import YamlFile
 from cdk.cli.config_file import load_config
 from cdk.cli.input_files import read_documents
+from cdk.cli.options import FindSource
 from cdk.cli.pipeline_from_file import source_named
 from cdk.cli.protocol.catalog_file import catalog_items, configured_stream
 from cdk.cli.protocol.state_file import load_state
@@ -27,7 +27,6 @@ from cdk.protocol.catalog import StreamDescriptor
 from cdk.sources.environment import PartialEnvironment, environment
 from cdk.sources.variables import with_variables
 from cdk.state.manager import ConnectorStateManager
-from cdk.streams.source import Source
 from cdk.streams.state_check import check_values
 from cdk.streams.stream import Stream
 from cdk.sync.loop.table_fit import check_new_table
@@ -37,8 +36,6 @@ from cdk.sync.settings.stream_plan import check_apart, chosen_streams, plan_stre
 KINDS = ("manifest", "pipeline", "config", "catalog", "state")
 _NOT_HERE = "is not resolved by this command"
 _OF_MANIFESTS = {"version", "check", "streams", "dynamic_streams", "definitions", "spec"}
-
-FindSource: TypeAlias = Callable[[], Source]
 
 
 class _Recording(PartialEnvironment):

@@ -14,10 +14,11 @@ from cdk.authoring.problems import Problem
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import to_json
-from cdk.cli.authoring.file_checks import KINDS, FileChecks, FindSource, kind_of_file
+from cdk.cli.authoring.file_checks import KINDS, FileChecks, kind_of_file
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.options import (
     FILE,
+    FindSource,
     config_option,
     connector_option,
     custom_code_option,

@@ -1,7 +1,7 @@
 """`spark-cdk tables PIPELINE.yaml`: shows the tables of a pipeline, as their logs describe them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import click
@@ -159,7 +159,7 @@ def _print_table(pipeline: str, target: Path, tables: Sequence[tuple[TableFacts,
             _size(facts.bytes),
             _size(facts.file_bytes),
             "" if facts.version is None else str(facts.version),
-            "" if facts.committed is None else _moment(facts.committed),
+            "" if facts.committed is None else facts.committed.strftime("%Y-%m-%d %H:%M:%S"),
             _ago(freshness.age),
             _ago(freshness.lag),
             "" if facts.generation is None else str(facts.generation),
@@ -185,10 +185,6 @@ def _remarks(facts: TableFacts, freshness: Freshness) -> Iterator[Text]:
         yield Text(f"{facts.stream}: {facts.hint}", "yellow")
     if freshness.stale:
         yield Text(f"{facts.stream}: stale: exceeds {freshness.stale}", "red")
-
-
-def _moment(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _ago(length: timedelta | None) -> str:

@@ -12,7 +12,7 @@ from cdk.authoring.manifest_secrets import plain_secrets
 from cdk.authoring.problems import Problem, Problems
 from cdk.base.errors import CdkError, ConfigError
 from cdk.base.secret_masking import HIDDEN, Secrets
-from cdk.base.yaml_file import YamlFile
+from cdk.base.yaml_file import YamlFile, read_text
 from cdk.cli.authoring.validate import CheckedFile, check_files
 from cdk.cli.config_file import load_config
 from cdk.cli.workspace import Workspace
@@ -32,10 +32,7 @@ class EditedManifest:
 
 def open_manifest(path: Path) -> EditedManifest:
     """Read the manifest in a file. Raises ConfigError: it cannot be read."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", path=str(path)) from error
+    text = read_text(path)
     return EditedManifest(text, hashlib.sha256(text.encode()).hexdigest())
 
 

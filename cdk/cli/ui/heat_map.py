@@ -110,8 +110,7 @@ def _cursor(position: Position) -> JsonValue:
 
 
 def _order(value: JsonValue) -> tuple[bool, float, str]:
-    number = isinstance(value, int | float)
-    return (not number, float(value) if isinstance(value, int | float) else 0.0, "" if number else shown(value))
+    return (False, float(value), "") if isinstance(value, int | float) else (True, 0.0, shown(value))
 
 
 def _ranks(values: Sequence[JsonValue]) -> Mapping[str, int]:

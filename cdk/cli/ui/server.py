@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -132,8 +131,9 @@ class Views:
 
         async def sent(request: Request) -> Response:
             fields = dict(parse_qsl((await request.body()).decode(), keep_blank_values=True))
-            view = partial(_without_request, answer, fields)
-            return await run_in_threadpool(self._shown, template, view, request, fields)
+            return await run_in_threadpool(
+                self._shown, template, lambda _, secrets: answer(fields, secrets), request, fields
+            )
 
         return sent
 
@@ -260,15 +260,6 @@ class Views:
 
 def _build(**query: str) -> str:
     return f"/build?{urlencode(query)}#answer"
-
-
-def _without_request(
-    answer: Callable[[Mapping[str, str], Secrets], Mapping[str, object]],
-    fields: Mapping[str, str],
-    _: Request,
-    secrets: Secrets,
-) -> Mapping[str, object]:
-    return answer(fields, secrets)
 
 
 def _answered(view: View, request: Request, secrets: Secrets) -> tuple[Mapping[str, object], int]:

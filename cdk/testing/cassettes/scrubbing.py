@@ -7,7 +7,6 @@ from base64 import urlsafe_b64decode
 from binascii import Error
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime
 from urllib.parse import unquote
 
 import orjson
@@ -15,7 +14,8 @@ import orjson
 from cdk.base.errors import FatalError
 from cdk.base.secret_masking import HIDDEN, SHORTEST, Secrets
 from cdk.base.secret_names import looks_secret, surely_secret
-from cdk.base.values import JsonValue, from_json, map_leaves, map_strings, to_json
+from cdk.base.times.clock import parse_timestamp
+from cdk.base.values import JsonValue, from_json, is_json, map_leaves, map_strings, to_json
 from cdk.rest import Request
 from cdk.rest.http.messages import query_of
 from cdk.testing.cassettes.interactions import Interaction
@@ -136,7 +136,7 @@ class Scrubber:
                 ) from None
             return body
         scrubbed = _login(self.text(text)) if login else self.text(text)
-        if scrubbed != text and _is_json(text) and not _is_json(scrubbed):
+        if scrubbed != text and is_json(text) and not is_json(scrubbed):
             # A number equals a secret: an unquoted `****` is not JSON, and replay would find no records in it.
             scrubbed = to_json(self._value(from_json(text))).decode()
             scrubbed = _login(scrubbed) if login else scrubbed
@@ -155,14 +155,6 @@ class Scrubber:
                 return HIDDEN if surely_secret(name) and len(value) >= SHORTEST else self.text(value)
             case _:
                 return HIDDEN if self._secrets.holds(str(value)) else value
-
-
-def _is_json(text: str) -> bool:
-    try:
-        from_json(text)
-    except orjson.JSONDecodeError:
-        return False
-    return True
 
 
 def _cookies(interaction: Interaction) -> Iterator[str]:
@@ -196,14 +188,7 @@ def _login(text: str) -> str:
 
 
 def _may_be_token(text: str) -> bool:
-    return len(text) >= _SHORTEST_LOGIN and not re.search(r"\s|://", text) and not _is_timestamp(text)
-
-
-def _is_timestamp(text: str) -> bool:
-    try:
-        return bool(datetime.fromisoformat(text))
-    except ValueError:
-        return False
+    return len(text) >= _SHORTEST_LOGIN and not re.search(r"\s|://", text) and parse_timestamp(text, ()) is None
 
 
 def _decoded(run: str) -> bytes:

@@ -27,7 +27,16 @@ from cdk.streams.stream import Stream
 from cdk.testing.simulation import simulated
 from cdk.testing.simulator.pages import TOKEN, URL, PageShape, last_pages, page_token, places, shapes, token_in
 from cdk.testing.simulator.records import Collection, Path, World, without
-from cdk.testing.simulator.templates import Bounds, Leaf, Query, Template, bounds_of, differing, leaves, probe_windows
+from cdk.testing.simulator.templates import (
+    Bounds,
+    Leaf,
+    Query,
+    RequestTemplate,
+    bounds_of,
+    differing,
+    leaves,
+    probe_windows,
+)
 
 _USUAL_SIZE = 10
 _PARTS_IN_MEMORY = 50
@@ -203,7 +212,7 @@ class StreamApi:
                 leaf: bounds_of(stream.cursor, (base.get(leaf, ""), other.get(leaf, "")), keyed=leaf in keyed)
                 for leaf in differing(base, other)
             }
-        self.template = Template(base, keyed, windowed)
+        self.template = RequestTemplate(base, keyed, windowed)
         self.filters = stream.cursor is None or any(windowed.values())
         self.shape = self._shape(anatomy)
 

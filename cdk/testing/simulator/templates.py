@@ -1,4 +1,4 @@
-"""Template: what a stream's requests look like, learned from examples, and what a given request asks for.
+"""RequestTemplate: what a stream's requests look like, learned from examples, and what a given request asks for.
 
 Nothing is known about how a stream builds its requests. The simulator has it send requests that differ in one thing,
 such as the window, and the places where they differ hold that thing.
@@ -97,7 +97,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Template:
+class RequestTemplate:
     """The form of a stream's requests. base: a request for a first page. keyed: the places that differ by partition.
 
     windowed: the places that differ by window. paged: the places that later pages add or change.

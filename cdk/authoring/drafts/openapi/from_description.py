@@ -22,7 +22,7 @@ from cdk.authoring.drafts.manifest_text import in_json, written
 from cdk.authoring.drafts.names import path_parameters, resource, segments, shape, snake
 from cdk.authoring.drafts.openapi.description import Description, Operation
 from cdk.authoring.drafts.openapi.paths import Parent, ParentKey, Paths
-from cdk.authoring.drafts.openapi.responses import Collection, collection
+from cdk.authoring.drafts.openapi.responses import RecordList, collection
 from cdk.authoring.drafts.openapi.schemas import Schemas
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, as_most_streams, guess_paginator
 from cdk.base.errors import ConfigError
@@ -42,7 +42,7 @@ class _Candidate:
 
     name: str
     operation: Operation
-    collection: Collection
+    collection: RecordList
     fields: Mapping[str, Mapping[str, JsonValue]]
 
     @property
@@ -60,12 +60,12 @@ def draft_of(description: Description) -> Draft:
     """Return the draft of a manifest for a description. Raises ConfigError: when it describes no collection."""
     schemas, left_out = Schemas(description), []
     operations = {operation.path: operation for operation in description.operations()}
-    collections: dict[str, Collection] = {}
+    collections: dict[str, RecordList] = {}
     for path, operation in operations.items():
         match _why_not(operation) or collection(operation, schemas):
             case str(reason):
                 left_out.append(LeftOut(path, reason))
-            case Collection() as one_of_many:
+            case RecordList() as one_of_many:
                 collections[path] = one_of_many
     shapes = {shape(path) for path in collections}
     for path in [path for path in collections if shape(path).removesuffix("/{}") in shapes - {shape(path)}]:

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from cdk.authoring.drafts.openapi.description import Description
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonValue, from_json
-from cdk.base.yaml_file import YamlFile
+from cdk.base.yaml_file import YamlFile, read_text
 from cdk.declarative.reading.schema_file import is_file
 from cdk.rest import HttpClient, Request, RequestsTransport, Transport
 from cdk.rest.http.redact import safe_url
@@ -17,10 +17,8 @@ def read_description(location: str, transport: Transport | None = None) -> Descr
     """Read the description in a file or at an http(s) URL. Raises ConfigError: when it is missing or invalid."""
     is_url = location.startswith(("http://", "https://"))
     shown = safe_url(location) if is_url else location
-    try:
-        text = _fetched(location, transport or RequestsTransport()) if is_url else Path(location).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", path=shown) from error
+    client = HttpClient(transport or RequestsTransport())
+    text = client.send(Request("GET", location)).text if is_url else read_text(Path(location))
     document = _parsed(text, shown)
     if is_url:
         return Description(document, shown, _origin(location))
@@ -41,14 +39,7 @@ def _beside(folder: Path, reference: str) -> JsonValue:
     Raises ConfigError: when it is invalid.
     """
     file = folder / unquote(reference)
-    try:
-        return _parsed(file.read_text("utf-8"), str(file)) if is_file(file, within=folder) else None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", path=str(file)) from error
-
-
-def _fetched(url: str, transport: Transport) -> str:
-    return HttpClient(transport).send(Request("GET", url)).text
+    return _parsed(read_text(file), str(file)) if is_file(file, within=folder) else None
 
 
 def _origin(url: str) -> str:

@@ -29,7 +29,7 @@ _BESIDE = {"errors", "warnings", "links", "included"}
 
 
 @dataclass(frozen=True, slots=True)
-class Collection:
+class RecordList:
     """The records of a response. path: of their list. items: the schema of a record, as in the description."""
 
     path: tuple[str, ...]
@@ -37,7 +37,7 @@ class Collection:
     why: str
 
 
-def collection(operation: Operation, schemas: Schemas) -> Collection | str:
+def collection(operation: Operation, schemas: Schemas) -> RecordList | str:
     """Return the collection that an operation reads, or the reason why it is not one."""
     if operation.schema is None:
         return "no JSON response is described"
@@ -59,14 +59,14 @@ def collection(operation: Operation, schemas: Schemas) -> Collection | str:
             )
 
 
-def _of_items(array: Mapping[str, JsonValue], schemas: Schemas) -> Collection | str:
+def _of_items(array: Mapping[str, JsonValue], schemas: Schemas) -> RecordList | str:
     kind = schemas.flat(array.get("items")).get("type")
     if kind == "object":
-        return Collection((), array.get("items"), "the body is a list")
+        return RecordList((), array.get("items"), "the body is a list")
     return f"its list has elements of {'an unknown type' if kind is None else f'the type {kind}'}, expected objects"
 
 
-def _in_object(body: Mapping[str, JsonValue], name: str, schemas: Schemas, path: tuple[str, ...]) -> Collection | str:
+def _in_object(body: Mapping[str, JsonValue], name: str, schemas: Schemas, path: tuple[str, ...]) -> RecordList | str:
     properties = {key: schemas.flat(part) for key, part in as_object(body.get("properties")).items()}
     lists = [key for key, part in properties.items() if part.get("type") == "array"]
     of_objects = [key for key in lists if schemas.flat(properties[key].get("items")).get("type") == "object"]
@@ -75,26 +75,26 @@ def _in_object(body: Mapping[str, JsonValue], name: str, schemas: Schemas, path:
     enveloped = [key for known in _ENVELOPES for key in of_objects if plain(key) == known]
     for key in (*named, *enveloped):
         why = "has the name of the path" if key in named else "is a common name for it"
-        return _unwrapped(Collection((*path, key), properties[key].get("items"), f"`{key}` {why}"), name, schemas)
+        return _unwrapped(RecordList((*path, key), properties[key].get("items"), f"`{key}` {why}"), name, schemas)
     others = [key for key in properties if key not in lists]
     if len(of_objects) == 1 and all(_AROUND.intersection(singular(key)) for key in others):
         key = of_objects[0]
-        return Collection((*path, key), properties[key].get("items"), f"`{key}` is the one list of objects")
+        return RecordList((*path, key), properties[key].get("items"), f"`{key}` is the one list of objects")
     for key, part in properties.items():
         if part.get("type") == "object" and plain(key) in _ENVELOPES and len(path) < 2:  # noqa: PLR2004 - levels
             inner = _in_object(part, name, schemas, (*path, key))
-            if isinstance(inner, Collection):
+            if isinstance(inner, RecordList):
                 return inner
     if len(of_objects) > 1:
         return f"the response has several lists: {', '.join(of_objects)}"
     return "the response is one object, expected a list of objects"
 
 
-def _unwrapped(wrapped: Collection, name: str, schemas: Schemas) -> Collection:
+def _unwrapped(wrapped: RecordList, name: str, schemas: Schemas) -> RecordList:
     """Unwrap records from elements with only objects as properties: take the property with the path's name."""
     parts = as_object(schemas.flat(wrapped.items).get("properties"))
     own = [key for key in parts if singular(key) == singular(name)]
     if not own or any(schemas.flat(part).get("type") != "object" for part in parts.values()):
         return wrapped
     why = f"{wrapped.why}, and `{own[0]}` in each of its elements has the name of the path"
-    return Collection((*wrapped.path, "*", own[0]), parts[own[0]], why)
+    return RecordList((*wrapped.path, "*", own[0]), parts[own[0]], why)
