@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from cdk.authoring.drafts.draft import Draft
+from cdk.authoring.drafts.draft import Draft, report
 from cdk.authoring.drafts.manifest_text import manifest_text
 from cdk.authoring.drafts.merging import LOCK, Redraft, is_drafted, lock, redrafted
-from cdk.authoring.drafts.report import report
 from cdk.authoring.manifest_schema import manifest_schema
 from cdk.authoring.pipeline_schema import pipeline_schema
 from cdk.base.errors import ConfigError

@@ -14,8 +14,7 @@ from cdk.base.yaml_file import YamlFile
 from cdk.lake.storage.credentials import secrets_of
 from cdk.sources.discovery import find_source
 from cdk.sources.environment import PartialEnvironment, environment
-from cdk.streams.source import Source
-from cdk.streams.source_events import Events
+from cdk.streams.source import Events, Source
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 
 

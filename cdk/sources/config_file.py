@@ -9,7 +9,7 @@ from cdk.base.logs import logger
 from cdk.base.process.durable_files import replace_file
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue
-from cdk.streams.source_events import Events
+from cdk.streams.source import Events
 
 
 class ConfigEvents(Events):

@@ -1,4 +1,4 @@
-"""Source: the streams of a connector, the schema of its config, and a connection check."""
+"""Source: the streams of a connector, the schema of its config, a connection check, and the events of reads."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,6 @@ from cdk.base.values import JsonSchema, JsonValue
 from cdk.base.wording import did_you_mean
 from cdk.state.stream_state import StreamState
 from cdk.streams.read_slice import read_slice
-from cdk.streams.source_events import Events
 from cdk.streams.stream import Stream
 
 S = TypeVar("S", bound=Stream)
@@ -36,6 +35,25 @@ def named_stream(streams: Sequence[Stream], name: str, where: str = "") -> Strea
             return stream
     nearest = did_you_mean(name, [each.name for each in streams])
     raise ConfigError(f"{where and f'{where}: '}the source has no stream {name!r}{nearest}")
+
+
+class Events:
+    """Receives what a source reports besides records and states, from any thread.
+
+    This one ignores it; a runner sets its own.
+    """
+
+    def learned(self, secret: str) -> None:
+        """The source received a secret that is not in the config, such as an access token: mask it from now on."""
+
+    def config_changed(self, config: Mapping[str, JsonValue]) -> None:
+        """The source changed its config, by a migration or a rotated token: save the whole of it.
+
+        Returns once the config is stored safely; only then does the source use it.
+        """
+
+    def waiting(self, stream: str, seconds: float) -> None:
+        """A stream pauses for so many seconds because the API asked for it."""
 
 
 class Source:

@@ -31,8 +31,7 @@ from cdk.sources.config import prepared_config
 from cdk.sources.discovery import find_source, source_of
 from cdk.state.log.value_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager
-from cdk.streams.source import Source
-from cdk.streams.source_events import Events
+from cdk.streams.source import Events, Source
 from cdk.streams.stream import Stream
 from cdk.testing.read_result import ReadResult
 from cdk.testing.simulation import MockClock, simulated

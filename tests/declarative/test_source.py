@@ -11,7 +11,7 @@ from cdk.base.values import Json
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
-from cdk.streams.source_events import Events
+from cdk.streams.source import Events
 from cdk.testing import MockApi, read, simulated
 from tests.rest.api import Time
 

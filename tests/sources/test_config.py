@@ -6,8 +6,7 @@ from cdk.base.values import Json
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.source import ManifestSource
 from cdk.sources.config import check_config, prepared_config
-from cdk.streams.source import Source
-from cdk.streams.source_events import Events
+from cdk.streams.source import Events, Source
 
 SCHEMA: JsonSchema = {
     "type": "object",

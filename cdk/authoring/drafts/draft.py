@@ -1,9 +1,10 @@
 """Draft: a manifest before it is written, with everything that was guessed for it and everything it leaves out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cdk.base.values import JsonObject, JsonValue, as_object, kinds_of
+from cdk.base.wording import listed
 from cdk.testing.simulator.examples import example_of, inside
 
 BODY = {"body_data", "body_json"}
@@ -204,6 +205,36 @@ class Draft:
     left_out: Sequence[LeftOut] = ()
     examples: Sequence[Example] = ()
     adds: bool = False
+
+
+def report(draft: Draft, most: int | None = None) -> Iterator[str]:
+    """Yield lines of Markdown: what was guessed and left out, similar entries grouped.
+
+    most: the most names and paths of a list to show; None for all.
+    """
+    yield "## What was guessed"
+    yield ""
+    grouped: dict[tuple[str, str], tuple[Guess, list[str]]] = {}
+    for stream in draft.streams:
+        for guess in stream.guesses:
+            grouped.setdefault((guess.what, guess.why), (guess, []))[1].append(f"`{stream.name}`")
+    for guess in draft.guesses:
+        yield _line(guess)
+    for guess, streams in grouped.values():
+        yield f"{_line(guess)} ({listed(streams, most)})"
+    if draft.left_out:
+        yield ""
+        yield "## What was left out"
+        yield ""
+        reasons: dict[str, list[str]] = {}
+        for each in draft.left_out:
+            reasons.setdefault(each.reason, []).append(f"`{each.path}`")
+        for reason, paths in reasons.items():
+            yield f"- {reason}: {listed(paths, most)}"
+
+
+def _line(guess: Guess) -> str:
+    return f"- {guess.what}. Why: {guess.why}. Check: {guess.check}."
 
 
 def expression(inner: str) -> str:

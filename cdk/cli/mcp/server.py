@@ -12,7 +12,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
-from cdk.authoring.drafts.report import report
+from cdk.authoring.drafts.draft import report
 from cdk.authoring.new_connector import Language, new_connector
 from cdk.base.run import one_run
 from cdk.base.secret_masking import Secrets

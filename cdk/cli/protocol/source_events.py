@@ -19,7 +19,7 @@ from cdk.protocol.messages import (
 from cdk.protocol.reports import milliseconds, status_line
 from cdk.protocol.traces import AirbyteStreamStatus
 from cdk.sources.config_file import save_config
-from cdk.streams.source_events import Events
+from cdk.streams.source import Events
 
 
 class ProtocolEvents(Events):

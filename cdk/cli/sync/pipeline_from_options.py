@@ -19,8 +19,7 @@ from cdk.cli.protocol.catalog_file import load_catalog
 from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, MODES, traits_of
 from cdk.protocol.catalog import ConfiguredAirbyteStream, DestinationSyncMode, SyncMode
 from cdk.sources.discovery import find_source
-from cdk.streams.source import Source, connector_name
-from cdk.streams.source_events import Events
+from cdk.streams.source import Events, Source, connector_name
 from cdk.streams.stream import full_name
 from cdk.sync.settings.pipeline_file import Pipeline, StreamOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
