@@ -292,7 +292,11 @@ def _guesses(
         **known_parameters(in_body, default_location),
         **known_parameters(dict(query_of(request.full_url)), "query"),
     }
-    echoed = {_PAGES.get(plain(keys[-1]), keys[-1]): value for keys, value in leaves.items() if _counts(keys, value)}
+    echoed = {
+        _PAGES.get(plain(keys[-1]), keys[-1]): value
+        for keys, value in leaves.items()
+        if type(value) is int and plain(keys[-1]) in (*_PAGES, *_OTHERS)
+    }
     # Parameters of the request take precedence over fields of the response with the same role.
     roles = {role(key) for key in sent} - {None}
     shown = known_parameters({key: value for key, value in echoed.items() if role(key) not in roles}, default_location)
@@ -326,10 +330,6 @@ def _guesses(
 def _schema(value: JsonValue) -> Mapping[str, JsonValue]:
     url = isinstance(value, str) and value.startswith(("/", "?"))
     return {"example": value, **({"format": "uri-reference"} if url else {})}
-
-
-def _counts(keys: Sequence[str], value: JsonValue) -> bool:
-    return type(value) is int and plain(keys[-1]) in (*_PAGES, *_OTHERS)
 
 
 def _leaves(

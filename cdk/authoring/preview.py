@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cdk.base.logs import warnings_in
 from cdk.base.run import one_run
 from cdk.base.values import JsonValue, Record
-from cdk.rest import Request, Response
+from cdk.rest import Response
 from cdk.rest.pagination.last_page import checking_pages_after_end
 from cdk.rest.tracing import Exchange, PageNote, Trace, tracing
 from cdk.state.slice import Slice
@@ -38,12 +38,10 @@ class PreviewPage:
     def answer(self) -> Exchange | None:
         """The exchange that returned the page; later ones looked for records after the last page."""
         request = None if self.note is None else self.note.request
-        brought = (each for each in reversed(self.exchanges) if _answers(each, request))
-        return next(brought, self.exchanges[-1] if self.exchanges else None)
-
-
-def _answers(exchange: Exchange, request: Request | None) -> bool:
-    return isinstance(exchange.outcome, Response) and exchange.outcome.request is request
+        for each in reversed(self.exchanges):
+            if isinstance(each.outcome, Response) and each.outcome.request is request:
+                return each
+        return self.exchanges[-1] if self.exchanges else None
 
 
 def preview_pages(stream: Stream, state: StreamState) -> Generator[PreviewPage]:

@@ -57,7 +57,11 @@ def with_variables(
 
     Raises ConfigError: naming all variables that are missing or malformed.
     """
-    missing = _malformed_variables(value, where, foreign)
+    missing = [
+        f"{where(keys)}: {_malformed_text(variable['malformed'])}"
+        for keys, variable in _variables_in(value)
+        if variable["malformed"] is not None and (foreign is None or keys[: len(foreign)] != foreign)
+    ]
 
     def value_of(variable: re.Match[str], keys: Keys) -> str:
         name, default = variable["lookup"] or variable["name"], variable["default"]
@@ -88,15 +92,6 @@ def with_variables(
     if missing:
         raise ConfigError("\n".join(missing))
     return value
-
-
-def _malformed_variables(value: JsonValue, where: Callable[[Keys], str], foreign: Keys | None) -> list[str]:
-    """Return an error text for each malformed variable."""
-    return [
-        f"{where(keys)}: {_malformed_text(variable['malformed'])}"
-        for keys, variable in _variables_in(value)
-        if variable["malformed"] is not None and (foreign is None or keys[: len(foreign)] != foreign)
-    ]
 
 
 def _malformed_text(malformed: str) -> str:

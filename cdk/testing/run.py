@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
@@ -74,7 +74,8 @@ def read(
         if stream is not None and not chosen:
             raise CatalogError(f"the source has no stream {stream!r}{did_you_mean(stream, [s.name for s in streams])}")
         result.schemas = {each.name: each.json_schema() for each in chosen}
-        with _lines_of_the_log(result.logs, secrets), warnings_in(result.warnings), _errors_of(result):
+        lines = log_records(lambda record: result.logs.append(secrets.mask(record.getMessage())), lowest=logging.DEBUG)
+        with lines, warnings_in(result.warnings), _errors_of(result):
             manager = ConnectorStateManager(_messages(state))
             _check_states(manager, streams, alone=isinstance(source, Stream))
             run_read(
@@ -186,8 +187,3 @@ def _errors_of(result: ReadResult) -> Iterator[None]:
         result.error = failures[0] if len(failures) == 1 and isinstance(failures[0], CdkError) else error
     except CdkError as error:
         result.error = error
-
-
-def _lines_of_the_log(lines: list[str], secrets: Secrets) -> AbstractContextManager[None]:
-    """Collect the kit's log lines of every level, secrets masked."""
-    return log_records(lambda record: lines.append(secrets.mask(record.getMessage())), lowest=logging.DEBUG)

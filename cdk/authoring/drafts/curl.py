@@ -245,7 +245,8 @@ class _Request:
 
     def _login(self, url: SplitResult) -> None:
         """Set the authenticator from the first login in the command: user, bearer token, or Authorization header."""
-        authorization = dict(map(_header, self._options.headers)).get("authorization", "")
+        headers = {name.lower(): value for name, value in map(_header, self._options.headers)}
+        authorization = headers.get("authorization", "")
         if self._options.user or url.username:
             of_url = f"{unquote(url.username or '')}:{unquote(url.password or '')}"
             self.requester["authenticator"] = basic(self.config, self._options.user or of_url)
@@ -260,7 +261,7 @@ class _Request:
     def _headers(self) -> JsonObject:
         headers: JsonObject = {}
         for text in self._options.headers:
-            name, value = text.partition(":")[0].strip(), text.partition(":")[2].strip()
+            name, value = _header(text)
             if name.lower() == "authorization" or _OF_THE_BROWSER.fullmatch(name) or not value:
                 continue
             if name.lower() != "accept":
@@ -376,7 +377,7 @@ def _once(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def _header(text: str) -> tuple[str, str]:
     name, _, value = text.partition(":")
-    return name.strip().lower(), value.strip()
+    return name.strip(), value.strip()
 
 
 def _random(value: str) -> bool:

@@ -15,6 +15,7 @@ _SORTS = ("sort", "sortby", "sortfield", "orderby")
 _FILLERS = {"at", "date", "on", "time", "timestamp", "last", "datetime", "filter", "is", "utc"}
 _UPPER = {"before", "until", "max", "lte", "lt", "to", "end", "by"}
 _QUOTED = re.compile(r"`(\w+)`")
+"""A name in backticks, in a description."""
 _ISO, _DAY, _EPOCH = "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d", "%s"
 _MAIL = "%a, %d %b %Y %H:%M:%S %z"
 _START = "2000-01-01T00:00:00Z"
@@ -50,7 +51,7 @@ def guess_cursor(
     rated = [(rate, name) for name, each in parameters.items() if (rate := _rate(name, each, parameters))]
     for _, name in sorted(rated, key=lambda each: -each[0]):
         always = _sort(parameters[name], parameters, fields)
-        dates = [field for field in fields if field in (*always.values(), *_quoted(parameters[name]))]
+        dates = [field for field in fields if field in (*always.values(), *_QUOTED.findall(parameters[name].text))]
         field = next(iter(dates), None) or _field(set(words(name)), fields)
         if field is not None and _is_date(fields[field]):
             end = parameters.get(_end_of(name, parameters) or "")
@@ -80,11 +81,6 @@ def _end_of(name: str, parameters: Mapping[str, Parameter]) -> str | None:
     """Return the upper bound that belongs to a lower bound: the same name with the opposite word, such as `to`."""
     end = [_ENDS.get(word, word) for word in words(name)]
     return next((other for other in parameters if words(other) == end), None) if end != words(name) else None
-
-
-def _quoted(parameter: Parameter) -> Sequence[str]:
-    """Return the names in backticks in a parameter's description."""
-    return _QUOTED.findall(parameter.text)
 
 
 def _sort(

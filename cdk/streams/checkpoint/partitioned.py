@@ -265,7 +265,7 @@ class PartitionCheckpointReader(CheckpointReader):
             logger.warning(
                 "the state has one cursor for all partitions (%s): partitions that it does not list start from it, "
                 "and their older records are not read",
-                _words(position),
+                "read completely" if position.cursor is None else canonical(dict(position.cursor)),
             )
         return (Start(), self._inner(partition, Start())) if pages else (position, reader)
 
@@ -340,8 +340,3 @@ class PartitionCheckpointReader(CheckpointReader):
             return  # only partitions of changed parents were listed
         if self._planned and not self._readers and WHOLE in self._positions and self._opened_keys - {WHOLE.key}:
             self._changed |= self._positions.move(WHOLE, None)
-
-
-def _words(position: Position) -> str:
-    """A position as text, for a warning."""
-    return "read completely" if position.cursor is None else canonical(dict(position.cursor))

@@ -47,6 +47,7 @@ class Scrubber:
     def __init__(self, secrets: Iterable[str]) -> None:
         self._secrets = Secrets(secrets)
         self._seen: list[str] = []
+        """The texts of responses, without those to logins."""
         self._logins: set[int] = set()
 
     def learn(self, request: Request, interaction: Interaction) -> None:
@@ -54,7 +55,7 @@ class Scrubber:
         named = {**request.params, **dict(query_of(request.url))}
         # A parameter `token` whose value came from an earlier response is a page token, not a secret.
         unmarked = {str(value) for name, value in named.items() if name.lower() not in request.secret}
-        tokens = {value for value in unmarked if self._came_from_the_api(value)}
+        tokens = {value for value in unmarked if any(value in text for text in self._seen)}
         body = _text(request.body or b"")
         login = bool(request.body) and (bool(request.hidden) or request.hide(body) != body or self._secrets.holds(body))
         queried = (str(value) for name, value in named.items() if request.is_secret(name))
@@ -70,10 +71,6 @@ class Scrubber:
         for match in _FIELD.finditer(_text(interaction.content)):
             if (looks_secret if login else surely_secret)(match[2]) and len(match[4]) >= _SHORTEST_LEARNED:
                 self._secrets.add(match[4])
-
-    def _came_from_the_api(self, value: str) -> bool:
-        """Whether a response contains the value, not counting responses to logins."""
-        return any(value in text for text in self._seen)
 
     def _add(self, values: Iterable[str]) -> None:
         known = {HIDDEN, *_NO_SECRETS}

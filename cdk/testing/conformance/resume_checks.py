@@ -27,7 +27,8 @@ def check_resume(subject: SuiteSubject) -> None:
         for number in range(0, len(states), step):
             why = f"a read that resumes from state {number + 1} of {len(states)}"
             rest = subject.read(name, state=[states[number]], why=why).records_of(name)
-            compare(first, [*befores[number], *rest], name, f"{why}, {_shown(states[number].stream)}")
+            state: FieldValue = states[number].stream
+            compare(first, [*befores[number], *rest], name, f"{why}, {canonical(state.stream_state)[:300]}")
 
 
 def check_second_read(subject: SuiteSubject) -> None:
@@ -96,7 +97,7 @@ def check_threads(subject: SuiteSubject) -> None:
             serial, beside = _texts(first.records_of(name)), _texts(threaded.records_of(name))
             if serial != beside:
                 raise Nonconforming(
-                    f"4 concurrent slices return other records than one after the other: {_difference(serial, beside)}",
+                    f"4 concurrent slices return other records than one after the other: {difference(serial, beside)}",
                     where=name,
                     expected="the same records in any order",
                     advice="keep what belongs to a slice in variables of `read_records`, not in the stream, its class "
@@ -140,14 +141,12 @@ def _records_before_states(subject: SuiteSubject, name: str) -> list[list[FieldV
     return befores
 
 
-def _shown(state: FieldValue) -> str:
-    return canonical(state.stream_state)[:300]
-
-
 def _texts(records: Sequence[FieldValue]) -> Counter[str]:
     return Counter(map(canonical, records))
 
 
-def _difference(expected: Counter[str], actual: Counter[str]) -> str:
+def difference(expected: Counter[str], actual: Counter[str]) -> str:
+    """Return how many rows are missing and too many, and one of these; empty if the rows are as expected."""
     missing, more = expected - actual, actual - expected
-    return f"{missing.total()} are missing, {more.total()} are too many, such as {next(iter(missing or more))}"
+    example = min(missing or more, default="")[:200]
+    return example and f"{missing.total()} are missing, {more.total()} are too many, such as {example}"

@@ -16,6 +16,7 @@ from cdk.sync.tasks.workers import Workers, WorkerSource
 from cdk.testing.cassettes.recording import Recorder
 from cdk.testing.cassettes.replay import Cassette
 from cdk.testing.conformance.finding import Nonconforming
+from cdk.testing.conformance.resume_checks import difference
 from cdk.testing.conformance.subject import SuiteSubject
 from cdk.testing.proving.trials import rows
 
@@ -56,11 +57,9 @@ def check_spark(subject: SuiteSubject) -> None:
         _sync(subject, streams, spread, api=cassette, tasks=cassette)
         expected, actual = rows(Path(local)), rows(Path(spread))
     for name in expected:
-        missing, more = expected[name] - actual[name], actual[name] - expected[name]
-        if missing or more:
+        if differs := difference(expected[name], actual[name]):
             raise Nonconforming(
-                f"tasks on Spark return other records than this process: {missing.total()} are missing, "
-                f"{more.total()} are too many, such as {min(missing or more)[:200]}",
+                f"tasks on Spark return other records than this process: {differs}",
                 where=name,
                 expected="the same records, wherever a slice is read",
                 advice="keep what a slice needs in its partition or in the stream, which is sent to the task; "

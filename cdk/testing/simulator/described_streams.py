@@ -79,15 +79,12 @@ def _stream(name: str, retriever: JsonValue, fields: Mapping[Path, JsonSchema]) 
 def _values(resolver: Mapping[str, JsonValue]) -> Mapping[Path, JsonSchema]:
     """Return the fields from which a resolver makes streams, the field of the stream name first."""
     fields: dict[Path, JsonSchema] = {}
-    for mapping in sorted(as_list(resolver.get("components_mapping")), key=_is_no_name):
-        for text in map(as_object(mapping).get, ("value", "condition")):
+    mappings = [*map(as_object, as_list(resolver.get("components_mapping")))]
+    for mapping in sorted(mappings, key=lambda each: each.get("field_path") != ["name"]):
+        for text in map(mapping.get, ("value", "condition")):
             read = compile_template(text).paths if isinstance(text, str) else ()
             fields |= {tuple(path): {} for scope, *path in read if scope == "components_values" and path}
     return fields or {("name",): {}}
-
-
-def _is_no_name(mapping: JsonValue) -> bool:
-    return as_object(mapping).get("field_path") != ["name"]
 
 
 def _entries(identifier: Mapping[str, JsonValue]) -> Mapping[Path, JsonSchema]:

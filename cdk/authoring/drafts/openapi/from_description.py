@@ -88,7 +88,7 @@ def draft_of(description: Description) -> Draft:
             f"no operation in it returns a collection of records: {listed}{unread}", path=description.name
         )
     candidates = [
-        _Candidate(name, operations[path], collections[path], _fields(schemas, collections[path].items))
+        _Candidate(name, operations[path], collections[path], schemas.fields(collections[path].items))
         for path, name in _names({path: operations[path].resource_path for path in collections}).items()
     ]
     return _Drafting(description, schemas, operations, candidates).draft(left_out)
@@ -98,10 +98,6 @@ def _why_not(operation: Operation) -> str:
     if operation.deprecated:
         return "it is deprecated"
     return "its path contains `{{` or `{%`" if "{{" in operation.path or "{%" in operation.path else ""
-
-
-def _fields(schemas: Schemas, items: JsonValue) -> Mapping[str, Mapping[str, JsonValue]]:
-    return {name: schemas.flat(part) for name, part in as_object(schemas.flat(items).get("properties")).items()}
 
 
 def _names(paths: Mapping[str, str]) -> dict[str, str]:
@@ -288,12 +284,10 @@ class _Drafting:
 
     def _sent(self, operation: Operation) -> Mapping[str, Parameter]:
         """Return the fields of the JSON that an operation sends."""
-        schema = self._schemas.flat(operation.body)
-        required = as_list(schema.get("required"))
-        fields = {name: self._schemas.flat(part) for name, part in as_object(schema.get("properties")).items()}
+        required = as_list(self._schemas.flat(operation.body).get("required"))
         return {
             name: Parameter(name, "body_json", name in required, field, as_string(field.get("description")))
-            for name, field in fields.items()
+            for name, field in self._schemas.fields(operation.body).items()
         }
 
     def _guesses(self, candidate: _Candidate, keys: Sequence[str], why: str) -> Sequence[Guess]:

@@ -67,7 +67,7 @@ def _of_items(array: Mapping[str, JsonValue], schemas: Schemas) -> RecordList | 
 
 
 def _in_object(body: Mapping[str, JsonValue], name: str, schemas: Schemas, path: tuple[str, ...]) -> RecordList | str:
-    properties = {key: schemas.flat(part) for key, part in as_object(body.get("properties")).items()}
+    properties = schemas.fields(body)
     lists = [key for key, part in properties.items() if part.get("type") == "array"]
     of_objects = [key for key in lists if schemas.flat(properties[key].get("items")).get("type") == "object"]
     of_objects = [key for key in of_objects if plain(key) not in _BESIDE] or of_objects

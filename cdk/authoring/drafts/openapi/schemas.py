@@ -44,6 +44,10 @@ class Schemas:
         kind = _kind(merged)
         return {**merged, "type": kind} if kind is not None else merged
 
+    def fields(self, value: JsonValue) -> Mapping[str, Mapping[str, JsonValue]]:
+        """Return the properties of a schema, each as `flat` returns it."""
+        return {name: self.flat(part) for name, part in as_object(self.flat(value).get("properties")).items()}
+
     def record(self, value: JsonValue) -> JsonObject:
         """Return the JSON Schema of a record.
 
@@ -54,11 +58,10 @@ class Schemas:
 
     def leaves(self, value: JsonValue, depth: int = 3) -> Iterator[tuple[tuple[str, ...], Mapping[str, JsonValue]]]:
         """Yield the properties of a body that are neither objects nor lists, with their paths."""
-        for name, part in as_object(self.flat(value).get("properties")).items():
-            schema = self.flat(part)
+        for name, schema in self.fields(value).items():
             match schema.get("type"):
                 case "object" if depth > 1:
-                    for path, leaf in self.leaves(part, depth - 1):
+                    for path, leaf in self.leaves(schema, depth - 1):
                         yield (name, *path), leaf
                 case "array" | "object":
                     pass
