@@ -113,8 +113,8 @@ BUGS = [
     Bug(
         "a malformed variable is sent nowhere",
         "sources/variables",
-        "_malformed_variables(value, where, foreign)",
-        "list[str]()",
+        'if variable["malformed"] is not None and (foreign',
+        "if False and (foreign",
     ),
     Bug("what may be a default is not shown", "sources/variables", "_NAME_IN_CAPITALS.fullmatch(name)", "name"),
     Bug(
@@ -3982,8 +3982,8 @@ BUGS = [
     Bug(
         "a page token is no secret",
         "testing/cassettes/scrubbing",
-        "{value for value in unmarked if self._came_from_the_api(value)}",
-        "set[str]()",
+        "any(value in text for text in self._seen)}",
+        "False}",
     ),
     Bug(
         "a cassette answers with any secret in place of the recorded one",
@@ -4280,7 +4280,7 @@ BUGS = [
     Bug(
         "an assistant sees no secret",
         "cli/workspace",
-        "    return _hidden(secrets.mask_json(answer))",
+        "    return map_leaves(secrets.mask_json(answer), _hidden)",
         "    return answer",
         "tests/cli/mcp/test_server.py",
     ),
