@@ -673,10 +673,9 @@ def test_a_requester_has_an_error_handler_of_its_own(tmp_path: Path) -> None:
 def test_code_catches_an_error_of_a_request_by_its_failure_type(tmp_path: Path) -> None:
     code = """
 from dataclasses import dataclass
-from airbyte_cdk.models import FailureType
 from airbyte_cdk.sources.declarative.requesters.http_requester import HttpRequester
 from airbyte_cdk.sources.declarative.transformations import RecordTransformation
-from airbyte_cdk.utils.traced_exception import AirbyteTracedException
+from airbyte_cdk.utils.traced_exception import AirbyteTracedException, FailureType
 
 @dataclass
 class Looks(RecordTransformation):
@@ -701,6 +700,36 @@ class Looks(RecordTransformation):
 
     assert (first.error, first.records) == (None, [{"id": 1, "seen": "forbidden"}])
     assert (second.records, second.error and second.error.failure_type) == ([], "system_error")
+
+
+def test_a_handler_leaves_what_it_does_not_know_to_the_default_filter(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.requesters.error_handlers import DefaultErrorHandler
+from airbyte_cdk.sources.declarative.requesters.error_handlers.default_http_response_filter import (
+    DefaultHttpResponseFilter,
+)
+from airbyte_cdk.sources.streams.http.error_handlers.response_models import (
+    SUCCESS_RESOLUTION,
+    create_fallback_error_resolution,
+)
+
+class Known(DefaultErrorHandler):
+    def interpret_response(self, response_or_exception):
+        if response_or_exception.status_code == 418:
+            return SUCCESS_RESOLUTION
+        usual = DefaultHttpResponseFilter(parameters={}, config=self.config)
+        return usual.matches(response_or_exception) or create_fallback_error_resolution(response_or_exception)
+"""
+    api = MockApi()
+    items = api.get("/items").returns(status=503).returns(status=418).returns(status=404)
+    judge = {"type": "CustomErrorHandler", "class_name": "components.Known"}
+    built = source(tmp_path, code, manifest(requester={"error_handler": judge}), api)
+
+    first, second = read(built), read(built)
+
+    assert (first.error, len(items.requests)) == (None, 3)
+    assert second.error is not None
+    assert "404" in second.error.message
 
 
 def test_a_backoff_strategy_reads_the_wait_from_the_body(tmp_path: Path) -> None:

@@ -90,8 +90,8 @@ def resolution(verdict: Verdict, outcome: Response | CdkError) -> ErrorResolutio
     )
 
 
-def _usual(response_or_exception: object, retries: int) -> ErrorResolution:
-    """The default resolution for the status of a response or the kind of an error."""
+def create_fallback_error_resolution(response_or_exception: object, retries: int = 5) -> ErrorResolution:
+    """Return the default resolution for the status of a response or the kind of an error."""
     usual = HttpErrorHandler(RETRIED, retry_policy=RetryPolicy(retries, clock=runtime().clock))
     outcome = native_outcome(response_or_exception)
     return resolution(usual.judge(outcome, 1), outcome)
@@ -126,6 +126,13 @@ class HttpResponseFilter:
         return ErrorResolution(ResponseAction(meaning.action.name), FailureType(kind), meaning.text or None)
 
 
+class DefaultHttpResponseFilter(HttpResponseFilter):
+    """Judges every response by its status, and every error by its kind."""
+
+    def matches(self, response_or_exception: object) -> ErrorResolution:
+        return create_fallback_error_resolution(response_or_exception)
+
+
 @dataclass
 class DefaultErrorHandler(WithParameters, ErrorHandler):
     """Judges responses as the manifest's `DefaultErrorHandler` does; subclasses judge some responses themselves."""
@@ -145,7 +152,7 @@ class DefaultErrorHandler(WithParameters, ErrorHandler):
         if (native := self.manifest_handler) is not None:
             outcome = native_outcome(response_or_exception)
             return resolution(native.judge(outcome, 1), outcome)
-        return _usual(response_or_exception, self.max_retries or 0)
+        return create_fallback_error_resolution(response_or_exception, self.max_retries or 0)
 
     @property
     def manifest_handler(self) -> OutcomeHandler | None:
@@ -187,7 +194,7 @@ class HttpStatusErrorHandler(ErrorHandler):
         else:
             kinds = type(response_or_exception).__mro__
             mapped = next((self._mapping[kind] for kind in kinds if kind in self._mapping), None)
-        return mapped or _usual(response_or_exception, self._max_retries)
+        return mapped or create_fallback_error_resolution(response_or_exception, self._max_retries)
 
 
 _TRANSIENT = ErrorResolution(ResponseAction.RETRY, FailureType.transient_error)
