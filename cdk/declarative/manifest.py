@@ -170,17 +170,23 @@ class Manifest:
     def reads_config(self, error: ManifestError) -> bool:
         """Whether the error is about an expression that reads the config, so that another config may work."""
         named = _COMPONENT_PREFIX.match(error.message)
-        keys = None if named is None else self._find(named["stream"], named["kind"], named["field"])
-        if keys is None:
-            return False
-        value = part_at(self._resolved, keys)
-        return isinstance(value, str) and "config" in value
+        places = [] if named is None else self._places(named["stream"], named["kind"], named["field"])
+        values = [part_at(self._resolved, keys) for keys in places]
+        return any(isinstance(value, str) and "config" in value for value in values)
 
     def _find(self, stream: str | None, kind: str, field: str, expression: str | None = None) -> Keys | None:
         """Return the keys of a field of a component; None if several fields match that are written in different places.
 
         expression: picks the field with this text, if several match.
         """
+        matches = self._places(stream, kind, field)
+        if expression is not None:
+            matches = [each for each in matches if part_at(self._resolved, each) == expression] or matches
+        lines = {self.where(keys).partition(" ")[0] if self._file else keys for keys in matches}
+        return matches[0] if len(lines) == 1 else None
+
+    def _places(self, stream: str | None, kind: str, field: str) -> list[Keys]:
+        """Return the keys of a field in all components of a type, or in those of a stream."""
         matches = [keys for keys, node in _components(self._resolved, ()) if node["type"] == kind and field in node]
         if stream is not None:
             streams = [
@@ -189,10 +195,7 @@ class Manifest:
                 if node.get("name") == stream and "retriever" in node and len(keys) == 2  # noqa: PLR2004 - streams[n]
             ]
             matches = [keys for keys in matches if any(keys[: len(outer)] == outer for outer in streams)]
-        if expression is not None:
-            matches = [each for each in matches if part_at(self._resolved, (*each, field)) == expression] or matches
-        lines = {self.where((*keys, field)).partition(" ")[0] if self._file else keys for keys in matches}
-        return (*matches[0], field) if len(lines) == 1 else None
+        return [(*keys, field) for keys in matches]
 
     def _report(self, problems: Sequence[ManifestProblem]) -> list[str]:
         """Return one line for each problem and place in the file, however many references lead to that place."""

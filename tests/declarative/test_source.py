@@ -141,6 +141,22 @@ def test_a_check_of_written_streams_asks_for_no_others() -> None:
         asked({"type": "CheckStream", "stream_names": ["users", "broken"]}, **parts)
 
 
+def test_only_a_stream_whose_config_lacks_a_value_cannot_be_read() -> None:
+    limits = {"start_datetime": "{{ config.since }}", "end_datetime": "{{ today_utc() }}"}
+    moments = {
+        name: {"type": "MinMaxDatetime", "datetime": text, "datetime_format": "%Y-%m-%d"}
+        for name, text in limits.items()
+    }
+    cursor = {"type": "DatetimeBasedCursor", "cursor_field": "on", "datetime_format": "%Y-%m-%d", **moments}
+    streams = [stream("users"), stream("dated", incremental_sync=cursor)]
+
+    users, dated = ManifestSource(Manifest(manifest(streams=streams))).streams({})
+
+    users.check_ready()
+    with pytest.raises(ManifestError, match=r"found '', expected a timestamp.* `config\.since`"):
+        dated.check_ready()
+
+
 def test_groups_of_streams_that_must_not_be_read_together_are_ignored_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
