@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -131,6 +132,12 @@ class RequestsTransport:
         self._response_seconds = response_timeout.total_seconds()
         self._egress = egress
         self._open()
+
+    def with_timeouts(self, *, connect: float | None, read: float | None) -> "RequestsTransport":
+        """Return a transport with these timeouts in seconds, where they are neither None nor 0, else as this one."""
+        transport, (known_connect, known_read, max_bytes) = copy(self), self._limits
+        transport._limits = connect or known_connect, read or known_read, max_bytes  # noqa: SLF001 - its own
+        return transport
 
     def _open(self) -> None:
         self._opening = threading.Lock()

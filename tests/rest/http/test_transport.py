@@ -280,6 +280,16 @@ def test_a_silent_server_is_a_timeout(server: Server) -> None:
         transport.send(get(server, "/slow", params={"token": "abcd"}))
 
 
+def test_a_transport_with_other_timeouts_has_the_same_limits(server: Server) -> None:
+    egress = Egress.parse(server.url.removeprefix("http://"))
+    limited = RequestsTransport(egress=egress).with_timeouts(connect=None, read=0.05)
+
+    with pytest.raises(Timeout, match="/slow: no response in time"):
+        limited.send(get(server, "/slow"))
+    with pytest.raises(ConfigError, match="no request may go to"):
+        limited.send(Request("GET", "http://127.0.0.1:1/"))
+
+
 @pytest.mark.parametrize("path", ["/cut", "/hangup"])
 def test_a_broken_connection_is_transient_and_shows_no_secret(server: Server, path: str) -> None:
     with pytest.raises(Timeout, match="the connection failed") as caught:

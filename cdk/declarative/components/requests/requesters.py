@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from functools import cache, lru_cache, partial
 from typing import Annotated, cast
 from urllib.parse import urljoin
@@ -91,14 +90,9 @@ class HttpRequester(AnyRequester):
     def build(self, ctx: BuildContext, *, decoder: Decoder | None = None, cached: bool = False) -> Requester:
         runtime = ctx.runtime
         transport, budget = runtime.transport, runtime.budget
-        has_timeouts = self.connect_timeout_in_seconds is not None or self.read_timeout_in_seconds is not None
-        if has_timeouts and isinstance(transport, RequestsTransport):
-            new_transport: Callable[..., RequestsTransport] = RequestsTransport
-            if seconds := self.connect_timeout_in_seconds:
-                new_transport = partial(new_transport, connect_timeout=timedelta(seconds=seconds))
-            if seconds := self.read_timeout_in_seconds:
-                new_transport = partial(new_transport, read_timeout=timedelta(seconds=seconds))
-            transport = new_transport()
+        connect, read = self.connect_timeout_in_seconds, self.read_timeout_in_seconds
+        if (connect or read) and isinstance(transport, RequestsTransport):
+            transport = transport.with_timeouts(connect=connect, read=read)
         if self.use_cache or (cached and self.use_cache is not False):
             if budget is not None:
                 # Below the cache, so a cached response costs no call. One for all requesters: they share the cache.

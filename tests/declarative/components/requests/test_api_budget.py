@@ -6,8 +6,10 @@ from pydantic import ValidationError
 from cdk.base.errors import ManifestError
 from cdk.declarative.components import register
 from cdk.declarative.components.requests.api_budget import HTTPAPIBudget
+from cdk.declarative.components.requests.requesters import HttpRequester
 from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.rest import Budget, Request
+from cdk.testing import MockApi
 from tests.rest.api import Time, response
 
 register()
@@ -51,6 +53,24 @@ ORDERS = Request("POST", "https://api.test/orders")
 )
 def test_four_requests_wait_as_the_policy_says(policy: dict[str, Any], expected: list[float]) -> None:
     assert slept(policy, USERS, ORDERS, USERS, ORDERS) == expected
+
+
+def test_a_cached_response_costs_no_call() -> None:
+    api, time = MockApi(), Time()
+    api.get("/*").returns(json={})
+    policy = {"type": "FixedWindowCallRatePolicy", "period": "PT1M", "call_limit": 1, "matchers": []}
+    runtime = Runtime(transport=api, budget=built(policy, time))
+    requesters = [
+        HttpRequester.model_validate({"url": "https://api.test", "use_cache": True}).build(BuildContext({}, runtime))
+        for _ in range(2)
+    ]
+
+    for path in ("users", "users", "orders"):
+        for requester in requesters:
+            requester.client.send(Request("GET", f"https://api.test/{path}"))
+
+    assert [request.url for request in api.requests] == ["https://api.test/users", "https://api.test/orders"]
+    assert time.slept == [60]
 
 
 @pytest.mark.parametrize(

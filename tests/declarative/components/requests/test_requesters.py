@@ -2,11 +2,17 @@ from typing import Any
 
 import pytest
 
-from cdk.base.errors import ManifestError
-from cdk.declarative.components.requests.requesters import join
+from cdk.base.errors import ConfigError, ManifestError
+from cdk.declarative.components import register
+from cdk.declarative.components.requests.requesters import HttpRequester, join
+from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.rest import Request
+from cdk.rest.http.egress import Egress
+from cdk.rest.http.transport import RequestsTransport
 from cdk.testing import MockApi, Route
 from tests.declarative.manifests import CURSOR, ids, option, paginator, run
+
+register()
 
 
 def asked(**parts: Any) -> Request:
@@ -121,6 +127,10 @@ def test_parameters_and_headers_are_expressions() -> None:
         ("request_body_json", {"a": {"b": "{{ config.region }}"}}, b'{"a":{"b":"eu"}}', "application/json"),
         ("request_body_data", {"a": "{{ config.region }}"}, b"a=eu", "application/x-www-form-urlencoded"),
         ("request_body_data", "a: {{ config.region }}", b"a: eu", None),
+        ("request_body_data", "{{ {'a': config.region} }}", b"a=eu", "application/x-www-form-urlencoded"),
+        ("request_body_json", "{{ {'a': config.region} }}", b'{"a":"eu"}', "application/json"),
+        ("request_body_json", "{{ [config.region] }}", b'["eu"]', "application/json"),
+        ("request_body_json", "query {{ config.region }}", b"query eu", "application/json"),
     ],
 )
 def test_a_body_is_json_a_form_or_a_text(field: str, value: Any, body: bytes, kind: str | None) -> None:
@@ -128,6 +138,22 @@ def test_a_body_is_json_a_form_or_a_text(field: str, value: Any, body: bytes, ki
 
     assert made.body == body
     assert made.headers.get("Content-Type") == kind
+
+
+def test_a_body_whose_expression_yields_nothing_leaves_it_to_the_other() -> None:
+    body = {"request_body_data": {"a": "{{ config.none }}"}, "request_body_json": {"b": "{{ config.region }}"}}
+
+    assert asked(requester={"http_method": "POST", **body}).body == b'{"b":"eu"}'
+
+
+@pytest.mark.parametrize("timeout", ["connect_timeout_in_seconds", "read_timeout_in_seconds"])
+def test_a_requester_with_a_timeout_of_its_own_goes_where_the_transport_may(timeout: str) -> None:
+    runtime = Runtime(transport=RequestsTransport(egress=Egress.parse("api.example.com")))
+    requester = HttpRequester.model_validate({"url": "http://127.0.0.1:1/", timeout: 5})
+    request = Request("GET", "http://127.0.0.1:1/")
+
+    with pytest.raises(ConfigError, match="no request may go to"):
+        requester.build(BuildContext({}, runtime)).client.send(request)
 
 
 @pytest.mark.parametrize(
