@@ -8,6 +8,7 @@ from pydantic import Field
 from cdk.base.errors import ManifestError
 from cdk.declarative.components.auth.sharing import definition, secret_recorder, shared
 from cdk.declarative.components.requests.request_options import RequestOption
+from cdk.declarative.components.requests.requesters import join
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyAuthenticator, AnyDecoder, AnyRequester
@@ -161,13 +162,11 @@ class LegacySessionTokenAuthenticator(AnyAuthenticator):
 
         def url() -> str:
             text = rest.text()
-            if "://" in text:
-                return text
-            if base is None:
+            if base is None and "://" not in text:
                 raise ManifestError(
                     f"{ctx.where(self, field)}: found {text!r}, a path relative to the url_base of a "
                     "requester, but there is no requester here; write a complete URL"
                 )
-            return f"{base().strip()}{text}"
+            return join("" if base is None else base(), text)
 
         return url

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 from cdk.base.errors import ConfigError, CredentialsError, ManifestError
 from cdk.base.values import Json
 from cdk.declarative.components import register
+from cdk.declarative.components.requests.requesters import HttpRequester
 from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.declarative.model.plug_points import AnyAuthenticator
 from cdk.rest import HttpClient, Request
@@ -349,6 +350,20 @@ def test_the_older_login_sends_user_and_password() -> None:
     assert logins.requests[0].body == b'{"username":"u","password":"pw"}'
     with pytest.raises(ManifestError, match="write a complete URL"):
         site.send({**LEGACY, "login_url": "session"})
+
+
+@pytest.mark.parametrize("base", ["https://api.test/v1", "https://api.test/v1/"])
+@pytest.mark.parametrize("login_url", ["session", "/session", "https://api.test/v1/session"])
+def test_the_older_login_is_beside_the_url_base_of_the_requester(base: str, login_url: str) -> None:
+    site = Site()
+    logins = site.api.post("/v1/session").returns(json={"id": "S1"})
+    requester = HttpRequester.model_validate({"url_base": base, "authenticator": {**LEGACY, "login_url": login_url}})
+
+    client = requester.build(BuildContext(site.config, site.runtime)).client
+    client.send(Request("GET", "https://api.test/users"))
+
+    assert len(logins.requests) == 1
+    assert site.users.requests[0].headers == {"X-Session": "S1"}
 
 
 @pytest.mark.parametrize("tokens", ["t1, t2", ["t1", "t2"]])
