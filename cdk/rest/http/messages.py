@@ -219,7 +219,7 @@ def query_of(url: str) -> list[tuple[str, str]]:
     return parse_qsl(urlsplit(url).query, keep_blank_values=True)
 
 
-@dataclass(slots=True, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Response:
     """The response to a request.
 
@@ -232,8 +232,8 @@ class Response:
     body: bytes
     url: str
     request: Request
-    _decoded: tuple[JsonValue] | None = field(default=None, init=False, compare=False)
-    _rest: tuple[tuple[str, ...], bytes] | None = field(default=None, init=False, compare=False)
+    _decoded: tuple[JsonValue] | None = field(default=None, init=False)
+    _rest: tuple[tuple[str, ...], bytes] | None = field(default=None, init=False)
 
     @property
     def ok(self) -> bool:

@@ -78,12 +78,6 @@ class StreamedResponse(Response):
         self._pieces = None
         return pieces
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return id(self)
-
     def __repr__(self) -> str:
         return f"<{self.status} to {self.request}, streamed>"
 
