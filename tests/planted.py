@@ -3276,6 +3276,9 @@ BUGS = [
         "return value\n    plain = [text for text in (value, repr(value))",
         "tests/authoring/drafts/test_curl.py",
     ),
+    Bug(
+        "a gzip file is shown by its content", "authoring/exchanges", "body=body or response.body", "body=response.body"
+    ),
     Bug("a null of a command is sent", "authoring/drafts/curl", "part is None or _means_more(key)", "_means_more(key)"),
     Bug(
         "pages that a body asks for are asked for there",

@@ -2,14 +2,18 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
+from cdk.base.errors import DecodeError
 from cdk.base.secret_masking import HIDDEN, SHORTEST, Secrets
 from cdk.base.secret_names import looks_secret, surely_secret
 from cdk.base.values import JsonValue
 from cdk.protocol.reports import error_text
 from cdk.rest.http.messages import Response
 from cdk.rest.http.redact import safe_url
+from cdk.rest.records.decoders.packed_formats import gunzipped
 from cdk.rest.tracing import Exchange
 
 _LOOKED_AT = 2**16
@@ -46,13 +50,25 @@ def exchange_json(exchange: Exchange, secrets: Secrets, most: int) -> Mapping[st
                 "status": outcome.status,
                 "headers": _headers(outcome.headers, secrets),
                 "bytes": None if outcome.is_stream else len(outcome.body),
-                "body": "" if outcome.is_stream else shortened(outcome.text, secrets, most, named),
+                "body": "" if outcome.is_stream else shortened(_text(outcome, most), secrets, most, named),
             }
             if outcome.url != request.full_url:
                 shown["redirected_to"] = secrets.mask(safe_url(outcome.url, request.secret))
         case error:
             shown["error"] = secrets.mask(error_text(error))
     return shown
+
+
+def _text(response: Response, most: int) -> str:
+    """The text of a body; of a gzip file, the start of its content."""
+    body = b""
+    with suppress(DecodeError):
+        for piece in gunzipped(response):
+            body += piece
+            # A character has up to four bytes.
+            if len(body) >= 4 * (most + _LOOKED_AT):
+                break
+    return replace(response, body=body or response.body).text
 
 
 def shortened(body: str, secrets: Secrets, most: int, named: Callable[[str], bool] = looks_secret) -> str:

@@ -1,5 +1,6 @@
 """Exchanges as people see them: no secret anywhere, and short."""
 
+import gzip
 import json
 from urllib.parse import urlencode
 
@@ -50,6 +51,18 @@ def test_no_secret_is_in_the_url_the_headers_and_the_bodies() -> None:
         },
         "seconds": 0.25,
     }
+
+
+def test_a_gzip_file_is_shown_by_its_content_without_secrets() -> None:
+    asked = Request("GET", "https://api.test/export")
+    secrets = Secrets([SECRET])
+    whole = gzip.compress(json.dumps([{"id": 1, "echo": SECRET}]).encode())
+
+    for body in (whole, whole[:-4]):
+        exchange = Exchange(asked, response(body=body, request=asked), 0.0)
+        shown = exchange_json(exchange, secrets, 1000)["response"]
+        assert shown["body"] == '[{"id": 1, "echo": "****"}]'  # type: ignore[index, call-overload] # an object
+        assert shown["bytes"] == len(body)  # type: ignore[index, call-overload] # an object
 
 
 def test_a_field_of_a_record_is_no_secret_for_its_name() -> None:
