@@ -260,7 +260,11 @@ class Response:
             try:
                 decoded = (exact_json(self.body),)
             except orjson.JSONDecodeError as error:
-                self._not_json(error)
+                try:
+                    # JSON is UTF-8, but some servers send, and name, another charset.
+                    decoded = (exact_json(self.body.decode(self._charset).encode()),)
+                except (LookupError, ValueError):
+                    self._not_json(error)
             self._decoded = decoded
         return decoded[0]
 
@@ -326,11 +330,15 @@ class Response:
     @property
     def text(self) -> str:
         """The body decoded by the charset in the headers, else UTF-8; invalid bytes are replaced."""
-        charset = self.headers.get("content-type", "").lower().partition("charset=")[2].split(";")[0].strip(" \"'")
         try:
-            return self.body.decode(charset or "utf-8", errors="replace")
+            return self.body.decode(self._charset, errors="replace")
         except LookupError:
             return self.body.decode("utf-8", errors="replace")
+
+    @property
+    def _charset(self) -> str:
+        named = self.headers.get("content-type", "").lower().partition("charset=")[2].split(";")[0].strip(" \"'")
+        return named or "utf-8"
 
     def _not_json(self, error: orjson.JSONDecodeError) -> NoReturn:
         kind = self.headers.get("content-type", "no content type")

@@ -88,6 +88,17 @@ def test_a_body_that_is_not_json_is_an_error_that_shows_where_and_what() -> None
     assert "<html>****" in str(caught.value)
 
 
+@pytest.mark.parametrize("charset", ["iso-8859-1", "utf-16", "utf-16le", "utf-8"])
+def test_json_in_another_charset_is_read_if_the_headers_name_it(charset: str) -> None:
+    body, headers = '{"a": "é"}'.encode(charset), {"Content-Type": f"application/json; charset={charset}"}
+
+    assert response(body=body, headers=headers).json() == {"a": "é"}
+    if charset != "utf-8":
+        for other in ("utf-8", "none-such", "hex"):
+            with pytest.raises(DecodeError, match="not JSON"):
+                response(body=body, headers={"Content-Type": f"application/json; charset={other}"}).json()
+
+
 def test_text_follows_the_charset_of_the_headers() -> None:
     assert response(body=b"\xe9", headers={"Content-Type": "text/plain; charset=latin-1"}).text == "é"
     assert response(body="é".encode()).text == "é"
