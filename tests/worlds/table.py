@@ -64,23 +64,25 @@ _BITS = {"int8": 8, "int16": 16, "int32": 32}
 def key_of(record: Record, kind: Json) -> Json:
     """What tells a record apart by the key `id`: its id as a column of a type holds it, or as the source gave it.
 
-    A record without an id is told apart by all that it holds.
+    A record without an id is told apart by all that it holds. What its column does not hold is told apart by its text.
     """
     id = record.get("id")
     if id is None:
         return f"row {record['n']}"
+    text = id if isinstance(id, str) else json.dumps(id)
     if kind == "string":
-        return id if isinstance(id, str) else json.dumps(id)
+        return text
     if kind is None:
         return json.dumps(id)
     if type(id) is float and id.is_integer():
         id = int(id)
     if kind == "big_integer" and isinstance(id, str) and id.isdigit():
         id = int(id)
-    if kind == "double" and type(id) in (int, float):
-        return id if float(id) == id else f"given {id!r}"
-    fits = type(id) is int and (kind == "big_integer" or id < 2 ** (_BITS.get(f"{kind}", 64) - 1))
-    return id if fits and kind != "date" else f"given {id!r}"
+    if kind == "double":
+        fits = type(id) is float or (type(id) is int and float(id) == id)
+    else:
+        fits = type(id) is int and (kind == "big_integer" or id < 2 ** (_BITS.get(f"{kind}", 64) - 1))
+    return id if fits and kind != "date" else f"given {text}"
 
 
 def as_read(record: Record) -> Record:
