@@ -1425,6 +1425,13 @@ BUGS = [
         '_HOST = r"\\[[0-9a-f:.]+\\]|[^/?#\\\\@',
         '_HOST = r"\\[[0-9a-f:.]+\\]|[^/?#@',
     ),
+    Bug(
+        "a requester with a timeout of its own goes where the transport may",
+        "declarative/components/requests/requesters",
+        "transport = transport.with_timeouts(connect=connect, read=read)",
+        "transport = RequestsTransport().with_timeouts(connect=connect, read=read)",
+        "tests/declarative/components/requests/test_requesters.py",
+    ),
     Bug("egress refuses a URL without a host", "rest/http/egress", "        if not host:\n", "        if False:\n"),
     Bug(
         "no answer names a host of a manifest",
