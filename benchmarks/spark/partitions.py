@@ -56,7 +56,7 @@ def sync(folder: Path, partitions: int, interval: float, run: int) -> str:
     written = sum(path.stat().st_size for path in states.glob("*") if path not in before)
     table = StreamTable(folder / "customers", "bench", "customers", pa.schema([]))
     assert table.state_version is not None
-    state = sum((states / name).stat().st_size for name in table.names_of_states([table.state_version]))
+    state = sum((states / name).stat().st_size for name in table.blobs.names([table.state_version]))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     commits = f"{len(seconds)} commits took {sum(seconds):.2f} s, {sum(seconds) / cpu:.1%}"
     bytes_ = f"states: wrote {written:,} bytes, {written / state:.2f} times the last"

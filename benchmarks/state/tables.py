@@ -106,7 +106,7 @@ def grow(folder: Path, partitions: int) -> str:
         run.commit()
     cpu = time.process_time() - cpu
     assert run.table.state_version is not None
-    state = sum(run.files[name] for name in run.table.names_of_states([run.table.state_version]))
+    state = sum(run.files[name] for name in run.table.blobs.names([run.table.state_version]))
     seconds = f"{run.commit_seconds:.2f} s CPU in {COMMITS} commits, {cpu - run.commit_seconds:.1f} s beside them"
     return f"{seconds}; wrote {run.written:,} bytes, {run.written / state:.2f} times the state"
 

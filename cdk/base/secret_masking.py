@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache, reduce
 from html import escape
 from urllib.parse import quote, quote_plus
 
-from cdk.base.values import FieldValue, JsonSchema, JsonValue, branches_of, map_strings, walk
+from cdk.base.values import FieldValue, JsonSchema, JsonValue, Keys, branches_of, map_leaves, map_strings, walk
 
 HIDDEN = "****"
 
@@ -30,6 +30,9 @@ MARKED = "<secret "
 """The start of a mark."""
 
 _MARK = re.compile(r"<secret ([^<> ]+) ([A-Za-z0-9\-]+)>")
+
+_NUMBER = "number"
+"""The encoding, in a mark, of a secret that is an integer."""
 
 _LONGEST_LOOSE = 256
 """Longer secrets, such as PEM keys, are only found if all or none of their characters are escaped."""
@@ -211,12 +214,13 @@ class SecretMarks:
         return list({form for value in long for form in spellings(value).values() if len(form) >= _SHORTEST_CODED})
 
     def cut(self, token: FieldValue) -> FieldValue:
-        """Replace every secret in `token` by a mark, at any depth, including in keys."""
+        """Replace every secret in `token` by a mark, at any depth, including in keys; also integers that are one."""
         if not self._secrets:
             return token
         if self._pattern is None:
             self._pattern = self._compiled()
-        return map_strings(token, self._cut, names=True)
+        token = map_strings(token, self._cut, names=True)
+        return map_leaves(token, self._cut_number) if self._numbers else token
 
     def restore(self, token: FieldValue) -> FieldValue:
         """Replace the marks in `token` by the secrets that they name, with their current values in the config."""
@@ -235,14 +239,28 @@ class SecretMarks:
         assert self._pattern is not None
         return self._pattern.sub(self._mark, text)
 
+    @cached_property
+    def _numbers(self) -> Mapping[str, str]:
+        """The marks of the secrets that are integers: APIs return an id as a number that configs have as a string."""
+        long = {path: value for path, value in self._secrets.items() if len(value) >= _SHORTEST_CODED}
+        return {value: f"<secret {path} {_NUMBER}>" for path, value in long.items() if value.isdecimal()}
+
+    def _cut_number(self, _: Keys, value: FieldValue) -> FieldValue:
+        return self._numbers.get(str(value), value) if type(value) is int else value
+
     def _mark(self, match: re.Match[str]) -> str:
         if match.lastgroup is None:
             return self._marks[match.group()]
         # Only some characters are escaped, which happens in URLs only; any choice of characters is equivalent.
         return f"<secret {list(self._secrets)[int(match.lastgroup[1:])]} url>"
 
-    def _restored(self, text: str) -> str:
-        return _MARK.sub(self._value, text) if MARKED in text else text
+    def _restored(self, text: str) -> FieldValue:
+        if MARKED not in text:
+            return text
+        if (match := _MARK.fullmatch(text)) is not None and match[2] == _NUMBER:
+            value = self._secrets.get(match[1], text)
+            return int(value) if value.isdecimal() else text
+        return _MARK.sub(self._value, text)
 
     def _value(self, match: re.Match[str]) -> str:
         value = self._secrets.get(match[1])
