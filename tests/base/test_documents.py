@@ -27,7 +27,7 @@ def test_a_text_that_is_no_json_is_placed_and_not_kept_with_the_error() -> None:
 
 @pytest.mark.parametrize("levels", [501, 900, 2_000, 100_000])
 def test_a_text_that_is_nested_too_deeply_is_refused_on_all_versions_of_python(levels: int) -> None:
-    with pytest.raises(ConfigError, match=r"option config: .*(nested deeper than 500 levels|depth limit|depth exceeded)"):
+    with pytest.raises(ConfigError, match=r"option config: .*(deeper than 500 levels|depth (limit|exceeded))"):
         parse_json(b'{"a": ' + b"[" * levels + b"]" * levels + b"}", "option config")
 
 
