@@ -1486,14 +1486,14 @@ BUGS = [
     ),
     Bug(
         "a page that names no next one dispels no doubt",
-        "streams/read_slice",
+        "streams/page",
         "self._followed or read.followed",
         "True",
         "tests/rest/pagination/test_last_page.py",
     ),
     Bug(
         "a page that names a next one dispels doubts",
-        "streams/read_slice",
+        "streams/page",
         '"" if self._followed else self._doubt',
         "self._doubt",
         "tests/rest/pagination/test_last_page.py",
@@ -4165,8 +4165,8 @@ BUGS = [
     Bug(
         "what a filter of a resource drops ends no pages",
         "rest/declared/stream",
-        "return page._replace(records=records)",
-        "return page._replace(records=records, next=page.next if records else None)",
+        "return replace(page, records=records)",
+        "return replace(page, records=records, next=page.next if records else None)",
     ),
     Bug(
         "a resource without a cursor cannot follow its parent",

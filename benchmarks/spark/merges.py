@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -20,6 +20,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
+from msgspec.structs import replace
 from processes import KINDS, Usage, forget_peaks, mine
 
 from cdk.base.task_map import TaskMap, run_inline

@@ -1,9 +1,10 @@
 """Answered drafts: streams drafted from curl commands, with the API's own responses in place of guesses."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from cdk.authoring.candidates import cursor_candidates, key_candidates
 from cdk.authoring.detection import Detection, NoRecords, detect_pages

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain, islice, takewhile
 from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.authoring.candidates import key_candidates
 from cdk.authoring.drafts.draft import Guess, known_parameters, record_selector
@@ -49,8 +51,7 @@ class NoRecords(ConfigError):
         self.body, self.decoder = body, decoder
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """A paginator that was tried.
 
     works: None if the responses do not tell. retriever: the fields to change in the stream's.
@@ -73,8 +74,7 @@ class Trial:
         return self.paginator.guess
 
 
-@dataclass(frozen=True, slots=True)
-class Detection:
+class Detection(Struct, frozen=True):
     """The findings in the first response of a stream. path: of its records. exchanges: everything that was sent.
 
     records: those of the first response. others: other lists that may be meant, with their number of objects.

@@ -8,13 +8,14 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, TypeAlias
 from uuid import uuid4
+
+from msgspec import Struct
 
 from cdk.base.errors import CdkError, ConfigError, ReadError, TransientError
 from cdk.base.process.connector_line import connector_line, names_line
@@ -44,8 +45,7 @@ _CODE = "correct the connector's code; the config is not at fault"
 _KEY = StateKey("probe", "spark-cdk-doctor")
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """The result of one check. fix: what to do if the status is not ok."""
 
     name: str

@@ -1,10 +1,10 @@
 """The JSON Schema of manifests: with references resolved, and as people write them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from inspect import cleandoc
 from textwrap import dedent
 
+from msgspec import Struct
 from pydantic import BaseModel
 
 from cdk.base.values import JSON_TYPES, Json, JsonSchema
@@ -102,8 +102,7 @@ def manifest_schema() -> dict[str, Json]:
     return {**resolved, "definitions": {**definitions, _ROOT: root}}
 
 
-@dataclass(frozen=True, slots=True)
-class ComponentDocs:
+class ComponentDocs(Struct, frozen=True):
     """The documentation of a component. text: in paragraphs. example: YAML; empty if there is none."""
 
     text: str

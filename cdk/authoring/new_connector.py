@@ -3,9 +3,10 @@
 import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from cdk.authoring.drafts.draft import Draft, report
 from cdk.authoring.drafts.manifest_text import manifest_text
@@ -27,8 +28,7 @@ _DOT = re.compile(r"(?<![^/])dot_")
 _HOLE = re.compile(r"@([a-zA-Z]+)@")
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """The written files, in order, and notes about files that people had changed."""
 
     files: Sequence[Path]

@@ -1,7 +1,8 @@
 """Preview: reads a stream page by page, with the requests for each page and what the stream made of the response."""
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cdk.base.logs import warnings_in
 from cdk.base.run import one_run
@@ -11,12 +12,12 @@ from cdk.rest.pagination.last_page import checking_pages_after_end
 from cdk.rest.tracing import Exchange, PageNote, Trace, tracing
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
-from cdk.streams.read_slice import ReadPage, read_slice
+from cdk.streams.page import ReadPage
+from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import Stream
 
 
-@dataclass(frozen=True, slots=True)
-class PreviewPage:
+class PreviewPage(Struct, frozen=True):
     """A page of a slice. Its exchanges contain secrets: `cdk.authoring.exchanges` prepares them for display.
 
     slice: its name in the log. planning: requests sent to find the slice, such as for parents; only on its first page.

@@ -5,9 +5,11 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.errors import CdkError, ConfigError
 from cdk.base.logs import log_records, logger
@@ -23,8 +25,7 @@ _PATH = re.compile(r"(?P<path>[A-Za-z_$\[][\w.$\-\[\]]*): (?P<text>.*)")
 _IN_JSON = re.compile(r" \(line (?P<line>\d+), column (?P<column>\d+)\)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One mistake in a file, or a possible one (`certain` is false), with its place as far as it is known."""
 
     file: str

@@ -5,9 +5,10 @@ so the process would hang. The `regex` module supports the same syntax and a tim
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cdk.base.errors import FatalError
 
@@ -17,8 +18,7 @@ if TYPE_CHECKING:  # the import takes 20 ms, and most runs do not need it
 _SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """A regular expression. Picklable; compiled on first use.
 
     Its methods raise FatalError: it is not a valid expression, or takes more than two seconds on a text.

@@ -5,10 +5,10 @@ The values are those of JSON: keys are strings, dates stay as they are written, 
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from msgspec import Struct
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonValue, dotted
@@ -29,8 +29,7 @@ _MOST_VALUES = 2_000_000
 _NO_JSON = ("binary", "omap", "pairs", "set", "timestamp")
 
 
-@dataclass(frozen=True)
-class YamlFile:
+class YamlFile(Struct, frozen=True):
     """A parsed YAML document that knows the line of each of its values."""
 
     path: Path

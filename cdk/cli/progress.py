@@ -3,9 +3,9 @@
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Self
 
+from msgspec import Struct
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -21,8 +21,7 @@ _EVERY = 0.2
 _STATE_WIDTH = 48
 
 
-@dataclass(slots=True)
-class _Row:
+class _Row(Struct):
     started: float
     ended: float | None = None
     records: int = 0

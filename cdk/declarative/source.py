@@ -3,11 +3,13 @@
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.errors import ManifestError
 from cdk.base.logs import FirstWarning
@@ -217,8 +219,7 @@ def parent_names(component: Component) -> Iterator[str]:
         yield from parent_names(part)
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(Struct, frozen=True):
     """What is pickled to another process instead of a stream: the manifest and the config, to rebuild the stream there.
 
     run, attempt: the run and attempt to build for; another run or attempt never reuses the cached source. path: of the

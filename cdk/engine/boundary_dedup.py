@@ -8,8 +8,9 @@ one is new, as is a record that has changed or is new at the same cursor value.
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from hashlib import blake2b
+
+from msgspec.structs import replace
 
 from cdk.base.records.raw_json_lines import field_values
 from cdk.base.values import NotJson, Record, canonical
@@ -17,7 +18,8 @@ from cdk.state.position import Edge
 from cdk.state.slice import Slice
 from cdk.streams.cursor import Cursor
 from cdk.streams.order import json_value
-from cdk.streams.read_slice import ReadPage, read_slice
+from cdk.streams.page import ReadPage
+from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import Stream
 
 
@@ -55,14 +57,14 @@ class _SeenRecords:
             records = [records[i] for i in new]
         skipped = page.skipped + len(page.records) - len(records)
         if page.edge is None and not self._keys and not self._held:
-            return page._replace(records=records, skipped=skipped)
+            return replace(page, records=records, skipped=skipped)
         # Equal records are rare, so most digests need no count.
         counts = {digest: count for digest, count in self._counts.items() if count > 1}
         self._beyond = self._beyond if page.edge is None else page.edge.beyond
         edge = Edge(self._greatest, dict(self._keys), counts, dict(self._held), self._beyond)
         if len(edge.keys) < len(self._keys):
             self._forget(lambda digest, _: digest in edge.keys)
-        return page._replace(records=records, edge=edge, skipped=skipped)
+        return replace(page, records=records, edge=edge, skipped=skipped)
 
     def _advance(self, edge: Edge | None) -> None:
         """Advance the greatest cursor value, and forget records that the source will not repeat from there."""

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from cdk.base.process.concurrency import BEGINNING, Concurrency, Learned
 from cdk.engine.thread_pool import AdaptiveThreadPool, CpuUsage
-from cdk.streams.read_slice import ReadPage
+from cdk.streams.page import ReadPage
 
 W = TypeVar("W")
 

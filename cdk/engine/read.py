@@ -17,7 +17,8 @@ from cdk.engine.executors import Executor, serial
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.reader import CheckpointReader
-from cdk.streams.read_slice import PageWarnings, ReadPage, read_slice
+from cdk.streams.page import PageWarnings, ReadPage
+from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import Stream, StreamCopies
 
 Due: TypeAlias = Callable[[], bool]

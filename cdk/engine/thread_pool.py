@@ -19,7 +19,7 @@ from cdk.base.process.concurrency import BUSY, Concurrency, complain_to
 from cdk.base.process.read_ahead import ReadAhead, reading_ahead
 from cdk.base.times.clock import interruptible
 from cdk.state.position import Checkpoint
-from cdk.streams.read_slice import ReadPage
+from cdk.streams.page import ReadPage
 
 T = TypeVar("T")
 W = TypeVar("W")

@@ -5,10 +5,11 @@ The state can contain a running job: an interrupted read then resumes with the j
 
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
 from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from cdk.base.errors import FatalError, Forbidden, NotFound, ReadError, StaleToken
 from cdk.base.logs import logger
@@ -38,8 +39,7 @@ _LONGEST_TOKEN = 10_000
 _REJECTIONS = (NotFound, BadRequest, Forbidden)
 
 
-@dataclass(slots=True)
-class Job:
+class Job(Struct):
     """A job at an API.
 
     created: the response that created it, see `response_values`. token: what of that response a state may contain; None

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import replace
 from typing import Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from cdk.base.errors import BugError, CdkError
 from cdk.base.logs import logger, retries

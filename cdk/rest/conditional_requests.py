@@ -6,10 +6,11 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from hashlib import sha256
 from http import HTTPStatus
 from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import Struct, field
 
 from cdk.base.errors import FatalError
 from cdk.base.logs import logger
@@ -81,8 +82,7 @@ class ConditionalTransport:
         )
 
 
-@dataclass(slots=True)
-class ConditionalResult:
+class ConditionalResult(Struct):
     """The result of reading a slice with conditional requests. Can be pickled.
 
     request: the fingerprint of the request; None if there was none that can be conditional. validators: those of its
@@ -108,8 +108,7 @@ def conditional_reads(snapshot: HttpSnapshot) -> Iterator[ConditionalResult]:
         yield sender.result
 
 
-@dataclass
-class _ConditionalSender:
+class _ConditionalSender(Struct):
     probe: HttpProbe
     result: ConditionalResult = field(default_factory=ConditionalResult)
 

@@ -8,9 +8,11 @@ have to wait, or where the run may send only few requests.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.errors import BadState, NotFound, stale_page_token
 from cdk.base.process.read_ahead import ReadAhead, current_read_ahead
@@ -52,8 +54,7 @@ class Retriever(Protocol):
         """Yield the records of `slice` in pages. An interrupted read resumes at a page's `next`; the last has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageRetriever:
+class PageRetriever(Struct, frozen=True):
     """Reads one page after the other, with one request each.
 
     request: builds the request for the first page of a slice. parse: returns the records of a response. path: the path

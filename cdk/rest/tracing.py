@@ -6,9 +6,10 @@ The author's tool reads inside a `tracing` block. All other reads record and ret
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from cdk.base.errors import CdkError
 from cdk.base.run import setting
@@ -40,8 +41,7 @@ class PageNote(NamedTuple):
     request: Request | None = None
 
 
-@dataclass
-class Trace:
+class Trace(Struct):
     """What was recorded since the last `drain`, in order. Several threads may add to it."""
 
     exchanges: list[Exchange] = field(default_factory=list)

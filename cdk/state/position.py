@@ -1,17 +1,18 @@
 """Positions: where a partition, or one slice of it, stands. Three named cases instead of sentinel maps."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import accumulate
 from typing import ClassVar, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr, replace
 
 from cdk.base.values import FieldValue, JsonValue, Record, canonical
 from cdk.state.window import Window
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(Struct, frozen=True):
     """The greatest cursor value seen, in the record's own spelling, and digests of the records that will be read again.
 
     keys: maps a record's digest to its cursor value, or to None where the record has no readable one. Most APIs include
@@ -48,8 +49,8 @@ class Edge:
             dated_first = sorted(self.keys.items(), key=lambda item: item[1] is None)
             ends = accumulate(sizes[value] for _, value in dated_first)
             keys = dict(item for item, end in zip(dated_first, ends, strict=True) if end <= self.MAX_BYTES)
-            object.__setattr__(self, "keys", keys)
-            object.__setattr__(self, "counts", {key: count for key, count in self.counts.items() if key in keys})
+            force_setattr(self, "keys", keys)
+            force_setattr(self, "counts", {key: count for key, count in self.counts.items() if key in keys})
 
     def count(self, digest: str) -> int:
         """Return the number of remembered records with this digest."""
@@ -61,8 +62,7 @@ class Edge:
         return {digest: self.count(digest) for digest, value in self.keys.items() if value is None}
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSlice:
+class OpenSlice(Struct, frozen=True):
     """A started window: its position (`Start`, a page token or `Done`) and the edge of the records it emitted."""
 
     window: Window
@@ -70,8 +70,7 @@ class OpenSlice:
     edge: Edge | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Struct, frozen=True):
     """What an unfinished attempt read beyond the cursor value.
 
     Every window before `through` is closed. `open` holds the windows after it, oldest first and without a gap; a `Done`
@@ -85,8 +84,7 @@ class Resume:
     upto: FieldValue = None
 
 
-@dataclass(frozen=True, slots=True)
-class Trail:
+class Trail(Struct, frozen=True):
     """What is stored beside a page token about earlier tokens, to detect cycles of tokens (Brent's algorithm).
 
     held: digest of an earlier token. steps: number of tokens since then. limit: number of steps after which `held` is
@@ -124,8 +122,7 @@ def digest_of(value: JsonValue) -> str:
     return blake2b(canonical(value).encode(), digest_size=10).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """The list whose pages a token counts. Stored beside the token in a table's state, but not in messages."""
 
     fingerprint: str = ""
@@ -139,8 +136,7 @@ class Listing:
 UNKNOWN_LISTING = Listing()
 
 
-@dataclass(frozen=True, slots=True)
-class Paging:
+class Paging(Struct, frozen=True):
     """The page to resume at in a list that was requested with a state set by the stream's author."""
 
     token: Record
@@ -148,10 +144,9 @@ class Paging:
     """The state that the author has set since the first page; it takes effect after the last page. Empty if none."""
 
 
-class _NoCheckpoint:
+class _NoCheckpoint(Struct, frozen=True):
     """What `Start` and `Done` have in place of a checkpoint's fields."""
 
-    __slots__ = ()
     cursor: ClassVar[None] = None
     edge: ClassVar[None] = None
     resume: ClassVar[None] = None
@@ -160,15 +155,13 @@ class _NoCheckpoint:
     token: ClassVar[None] = None
 
 
-@dataclass(frozen=True, slots=True)
-class Start(_NoCheckpoint):
+class Start(_NoCheckpoint, frozen=True):
     """Nothing of the partition has been read yet."""
 
     done: ClassVar[bool] = False
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """Everything before `cursor` has been emitted; a later read resumes here.
 
     `cursor` is a small JSON object: a page token (`{"page": 3}`) or a cursor value (`{"updated_at": "..."}`).
@@ -184,10 +177,19 @@ class Checkpoint:
     listing: Listing = UNKNOWN_LISTING
     paging: Paging | None = None
     """Set while reading the pages of a `PagedStream` whose author advances `cursor`, which then holds no token."""
-    last: bool = field(default=False, compare=False)
+    last: bool = False
     """Nothing of the slice follows this checkpoint. Not part of a state."""
-    by_author: bool = field(default=False, compare=False)
+    by_author: bool = False
     """The stream's author advanced the cursor, possibly before all older records were emitted. Not part of a state."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Checkpoint) and self._in_state == other._in_state
+
+    __hash__ = None  # type: ignore[assignment] # cursors are objects
+
+    @property
+    def _in_state(self) -> tuple[object, ...]:
+        return self.cursor, self.edge, self.resume, self.trail, self.listing, self.paging
 
     @property
     def token(self) -> Record:
@@ -195,8 +197,7 @@ class Checkpoint:
         return self.cursor if self.paging is None else self.paging.token
 
 
-@dataclass(frozen=True, slots=True)
-class Done(_NoCheckpoint):
+class Done(_NoCheckpoint, frozen=True):
     """The partition has been read to its end in this sync."""
 
     done: ClassVar[bool] = True

@@ -1,8 +1,9 @@
 """Positions as JSON: the part of a state that describes one partition. `cdk.state.wire` documents the keys."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 from typing import TypeGuard, assert_never
+
+from msgspec.structs import asdict, replace
 
 from cdk.base.errors import BadState
 from cdk.base.values import JsonObject, JsonValue, as_object

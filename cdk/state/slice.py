@@ -1,7 +1,8 @@
 """Partitions and slices, the units of a read: partitions say *which*, windows say *when*, a slice is one work unit."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cdk.base.records.typed_json_lines import RecordType
 from cdk.base.values import SCALARS, FieldValue, JsonObject, canonical, copied
@@ -79,8 +80,7 @@ WHOLE = Partition()
 """The one partition of a plain stream."""
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """One unit of work, frozen and picklable: a partition, optionally a window of it, and where to start.
 
     `start` is where an earlier attempt stopped inside this slice. `edge` is what `sync` remembers of the records that
@@ -97,7 +97,7 @@ class Slice:
     met: Edge | None = None
     holds: bool = False
     owed: Mapping[str, int] | None = None
-    record_type: RecordType | None = field(default=None, compare=False, repr=False)
+    record_type: RecordType | None = None
 
     @property
     def extra(self) -> Mapping[str, FieldValue]:

@@ -1,7 +1,9 @@
 """The state of one stream: a map from partition to position. A plain stream has a single, empty partition."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cdk.base.values import FieldValue
 from cdk.state.position import Position, Start
@@ -9,8 +11,7 @@ from cdk.state.slice import WHOLE, Partition
 from cdk.state.stored_positions import StoredPositions
 
 
-@dataclass(frozen=True, slots=True)
-class StreamState:
+class StreamState(Struct, frozen=True):
     """What has been read of a stream and, for substreams, of its parents.
 
     positions: the position of each partition. A position under `WHOLE`, beside real partitions or instead of them, is a

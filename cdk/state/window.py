@@ -1,12 +1,11 @@
 """Windows: the ranges of a cursor that a stream is read in."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cdk.base.values import FieldValue
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """A range of the cursor to request from the source: from `start` to `end`, in cursor units.
 
     `until` is where the next window starts. It equals `end` where windows touch, and is one granule after it where

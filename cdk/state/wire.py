@@ -27,8 +27,9 @@ interrupted read resumes. The partitions up to it were read to their end and are
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol, TypeGuard
+
+from msgspec.structs import replace
 
 from cdk.base.errors import BadState
 from cdk.base.values import JsonObject, JsonValue, Stored, as_object

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Literal, TypeGuard
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.times.clock import assume_utc, parse_timestamp, write_timestamp
@@ -20,8 +22,7 @@ _NEW_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
 """An example at which a year, a month, a day and an hour start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clamping:
+class Clamping(Struct, frozen=True):
     """Aligns windows with days, weeks or months. weekday: the first day of a week, 0 is Monday."""
 
     target: Literal["DAY", "WEEK", "MONTH"]

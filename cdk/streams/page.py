@@ -1,16 +1,19 @@
-"""Pages and the other items that a stream yields."""
+"""Pages: as a stream yields them, with other items, and as the stages of a read pass them on."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Protocol, TypeAlias
 
+from msgspec import Struct
+
+from cdk.base.logs import FirstWarning, warn
 from cdk.base.values import Record, Stored
-from cdk.state.position import Checkpoint, Trail
+from cdk.state.position import Checkpoint, Edge, Position, Trail
 
 Token: TypeAlias = Mapping[str, Stored]
 """Identifies a page: a small JSON object. It becomes part of the saved state, so keep secrets and large values out."""
 
 
-class Page(NamedTuple):
+class Page(Struct, frozen=True):
     """A page of records and the token of the next one."""
 
     records: Sequence[Record]
@@ -55,7 +58,7 @@ class Page(NamedTuple):
     """How many records at the start repeat the end of the previous page, because new records shifted the list."""
 
 
-class PageSource(NamedTuple):
+class PageSource(Struct, frozen=True):
     """The response that a page of records came in."""
 
     body: bytes
@@ -92,3 +95,70 @@ def records_in(items: Iterable[Item]) -> Iterator[Record]:
                 yield item
             case Checkpoint():
                 pass
+
+
+class ReadPage(Struct, frozen=True):
+    """What the stages of a read pass on: records, and the position from which a restart continues after them.
+
+    position: None while the stream has not yielded a position; a later page then covers these records.
+    edge: the greatest cursor value of the slice so far, including these records, if the stream has a cursor.
+    skipped: how many records were left out because an earlier run had them (`cdk.engine.boundary_dedup`), they belong
+        to another window, or the previous page had them (`Page.repeated`).
+    restarted: the source refused the saved token, so from here on the slice is read again from its start.
+    warning: a warning for users about these records; `PageWarnings` logs the first one of each stream.
+    explain_doubt: computes `doubt`. followed: whether the page names a next one.
+    source: the origin of the records, if rows are traced. moved, runs_job: as in `Page`.
+    """
+
+    records: Sequence[Record]
+    position: Position | None = None
+    edge: Edge | None = None
+    skipped: int = 0
+    restarted: bool = False
+    warning: str = ""
+    explain_doubt: Callable[[], str] | None = None
+    followed: bool = False
+    source: Record | None = None
+    moved: bool = False
+    runs_job: bool = False
+
+    @property
+    def doubt(self) -> str:
+        """Why this may not be the last page, computed on access; empty without a reason."""
+        return "" if self.explain_doubt is None else self.explain_doubt()
+
+
+class Warned(Protocol):
+    """A page, or the part of a slice that a task has read; see `ReadPage`."""
+
+    @property
+    def warning(self) -> str: ...
+    @property
+    def doubt(self) -> str: ...
+    @property
+    def followed(self) -> bool: ...
+
+
+class PageWarnings:
+    """Logs the first warning of a read immediately, and the first doubt at its end.
+
+    resumed: whether the read starts from a state.
+
+    A doubt is a reason why a single page may not be the last one. It is void once another page names a next one, since
+    many sources omit the field that names it from the last page. For the same reason, reads that start from a state
+    raise no doubts: most of them return a single page, and the first read has already raised its doubt.
+    """
+
+    def __init__(self, *, resumed: bool) -> None:
+        self._warning, self._doubt, self._followed = FirstWarning(), "", resumed
+
+    def add(self, read: Warned) -> None:
+        """Process the warning and the doubt of a page."""
+        self._warning(read.warning)
+        self._followed = self._followed or read.followed
+        # Computing the doubt of each single page of thousands of slices costs more than reading it.
+        self._doubt = "" if self._followed else self._doubt or read.doubt
+
+    def end(self) -> None:
+        """Log the doubt that remains once everything has been read."""
+        warn(self._doubt)

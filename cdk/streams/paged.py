@@ -2,9 +2,10 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from hashlib import blake2b
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from cdk.base.errors import FatalError, PaginationLoop
 from cdk.base.process.connector_line import defined_at
@@ -51,7 +52,7 @@ def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PagePart
         for part in read_page(slice, token):
             match part:
                 case Page(next=None) if checks is None:
-                    yield part._replace(source=None)
+                    yield replace(part, source=None)
                 case Page():
                     checks = checks or _Checks(slice)
                     page = checks.checked(part, token, in_parts=in_parts)
@@ -94,12 +95,12 @@ class _Checks:
         if ended or following is None:
             records, moved = () if ended else page.records, count.moved()
             warning = page.warning or count.unread() or moved
-            checked = page._replace(records=records, next=None, warning=warning, moved=bool(moved))
+            checked = replace(page, records=records, next=None, warning=warning, moved=bool(moved))
         else:
             end = _digest(source.body) if source is not None and count.says_end(source) else ""
             trail = self._circle.trail_after(following, last=token)
-            checked = page._replace(trail=trail, total=count.total, end=end)
-        return checked._replace(source=None, repeated=repeated)
+            checked = replace(page, trail=trail, total=count.total, end=end)
+        return replace(checked, source=None, repeated=repeated)
 
 
 class _Circle:
@@ -318,7 +319,7 @@ class PagedStream(StateMixin):
         if not isinstance(item, Page):
             yield from super()._with_state(item, context)
         elif self.advanced_by_hand:
-            yield item._replace(state={} if context.pending is None else context.pending.cursor)
+            yield replace(item, state={} if context.pending is None else context.pending.cursor)
         else:
             yield item
             yield from context.pop_pending()
@@ -332,7 +333,7 @@ class PagedStream(StateMixin):
         if not isinstance(page, Page):
             at = defined_at(self.read_page)
             raise FatalError(f"read_page returned a {type(page).__name__}, expected Page(records, next){at}")
-        page = page._replace(records=listed(page.records, "the records of a page are", self.read_page))
+        page = replace(page, records=listed(page.records, "the records of a page are", self.read_page))
         following: object = page.next
         if following is not None and (not isinstance(following, Mapping) or not following):
             raise FatalError(

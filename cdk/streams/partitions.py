@@ -3,10 +3,11 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from cdk.base.errors import FatalError
 from cdk.base.logs import FirstWarning
@@ -18,7 +19,8 @@ from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.parent_state import ParentState, without_states
 from cdk.streams.checkpoint.reader import CheckpointReader
 from cdk.streams.cursor import Cursor
-from cdk.streams.read_slice import PageWarnings, read_slice
+from cdk.streams.page import PageWarnings
+from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import Stream
 
 Child = TypeVar("Child")

@@ -1,13 +1,13 @@
 """read_slice: reads a slice of a stream as pages of records, each with the position after it. Runs anywhere."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+
+from msgspec.structs import replace
 
 from cdk.base.errors import ConnectorExit, FatalError, StaleToken, stale_page_token
-from cdk.base.logs import FirstWarning, logger, warn
+from cdk.base.logs import logger
 from cdk.base.process.connector_line import defined_at
 from cdk.base.process.unseen_refusals import ExplainedRefusals
 from cdk.base.records.raw_json_lines import field_values, json_lines
@@ -19,7 +19,7 @@ from cdk.state.window import Window
 from cdk.state.wire import reserved_names
 from cdk.streams.checkpoint.author_state import AuthorState
 from cdk.streams.cursor import Cursor, Side, owned
-from cdk.streams.page import Page
+from cdk.streams.page import Page, ReadPage
 from cdk.streams.stream import Stream
 
 _READING = ("parse", "read_page", "read_records")
@@ -30,73 +30,6 @@ _SHOWN = 60
 
 PAGE_RECORDS = 1000
 """The size of a page when an author yields records one by one."""
-
-
-class ReadPage(NamedTuple):
-    """What the stages of a read pass on: records, and the position from which a restart continues after them.
-
-    position: None while the stream has not yielded a position; a later page then covers these records.
-    edge: the greatest cursor value of the slice so far, including these records, if the stream has a cursor.
-    skipped: how many records were left out because an earlier run had them (`cdk.engine.boundary_dedup`), they belong
-        to another window, or the previous page had them (`Page.repeated`).
-    restarted: the source refused the saved token, so from here on the slice is read again from its start.
-    warning: a warning for users about these records; `PageWarnings` logs the first one of each stream.
-    explain_doubt: computes `doubt`. followed: whether the page names a next one.
-    source: the origin of the records, if rows are traced. moved, runs_job: as in `Page`.
-    """
-
-    records: Sequence[Record]
-    position: Position | None = None
-    edge: Edge | None = None
-    skipped: int = 0
-    restarted: bool = False
-    warning: str = ""
-    explain_doubt: Callable[[], str] | None = None
-    followed: bool = False
-    source: Record | None = None
-    moved: bool = False
-    runs_job: bool = False
-
-    @property
-    def doubt(self) -> str:
-        """Why this may not be the last page, computed on access; empty without a reason."""
-        return "" if self.explain_doubt is None else self.explain_doubt()
-
-
-class Warned(Protocol):
-    """A page, or the part of a slice that a task has read; see `ReadPage`."""
-
-    @property
-    def warning(self) -> str: ...
-    @property
-    def doubt(self) -> str: ...
-    @property
-    def followed(self) -> bool: ...
-
-
-class PageWarnings:
-    """Logs the first warning of a read immediately, and the first doubt at its end.
-
-    resumed: whether the read starts from a state.
-
-    A doubt is a reason why a single page may not be the last one. It is void once another page names a next one, since
-    many sources omit the field that names it from the last page. For the same reason, reads that start from a state
-    raise no doubts: most of them return a single page, and the first read has already raised its doubt.
-    """
-
-    def __init__(self, *, resumed: bool) -> None:
-        self._warning, self._doubt, self._followed = FirstWarning(), "", resumed
-
-    def add(self, read: Warned) -> None:
-        """Process the warning and the doubt of a page."""
-        self._warning(read.warning)
-        self._followed = self._followed or read.followed
-        # Computing the doubt of each single page of thousands of slices costs more than reading it.
-        self._doubt = "" if self._followed else self._doubt or read.doubt
-
-    def end(self) -> None:
-        """Log the doubt that remains once everything has been read."""
-        warn(self._doubt)
 
 
 def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
@@ -161,7 +94,7 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
                     page = finish(own, position, warning, doubt=doubt, followed=token is not None)
                     if moved or repeated or item.runs_job:
                         skipped = page.skipped + repeated
-                        page = page._replace(moved=moved, skipped=skipped, runs_job=item.runs_job)
+                        page = replace(page, moved=moved, skipped=skipped, runs_job=item.runs_job)
                     yield page
                 case Checkpoint():
                     yield finish(records, replace(item, cursor=_named(stream, slice, item.cursor), by_author=by_hand))

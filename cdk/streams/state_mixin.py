@@ -4,7 +4,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cdk.base.errors import BadState
 from cdk.base.values import Stored, copied

@@ -5,7 +5,6 @@ import re
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +12,7 @@ from types import GeneratorType
 from typing import ClassVar, Self, TypeVar, cast
 
 import orjson
+from msgspec.structs import replace
 
 from cdk.base.errors import ConfigError, FatalError
 from cdk.base.logs import logger

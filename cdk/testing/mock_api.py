@@ -8,15 +8,15 @@ api.assert_all_used()
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cdk.rest import Headers, Request, Response
 from cdk.rest.http.transport import Offline
 from cdk.testing.routes import Route, UnexpectedRequest, json_response
 
 
-@dataclass
-class _Login:
+class _Login(Struct):
     """The route that issues tokens, and how many more requests each token is good for."""
 
     route: Route

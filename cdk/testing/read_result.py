@@ -1,7 +1,8 @@
 """ReadResult: the outcome of a read, for assertions in tests."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cdk.base.errors import CdkError
 from cdk.base.values import FieldValue, JsonSchema
@@ -9,8 +10,7 @@ from cdk.protocol.messages import AirbyteStateMessage
 from cdk.sources.schema_check import mismatches
 
 
-@dataclass
-class ReadResult:
+class ReadResult(Struct):
     """The output of a read, in order.
 
     messages: every protocol message, as JSON. logs: lines of the kit's log, secrets masked. warnings: what users should

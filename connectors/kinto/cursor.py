@@ -1,8 +1,9 @@
 """The cursor of Kinto's objects: `last_modified`."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
 
 from cdk import CountCursor, Json, Window
 

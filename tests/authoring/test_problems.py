@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cdk.authoring.problems import Problem, Problems, locating
 from cdk.base.errors import ConfigError
@@ -42,7 +43,7 @@ def test_a_line_of_an_error_is_a_problem_at_its_line(text: str, problem: Problem
 
     problems.add(text.replace("FILE", str(file)))
 
-    expected = Problem(problem.file.replace("FILE", str(file)), *[getattr(problem, n) for n in Problem.__slots__[1:]])
+    expected = replace(problem, file=problem.file.replace("FILE", str(file)))
     assert problems.all == [expected]
 
 

@@ -7,7 +7,7 @@ from contextvars import ContextVar, copy_context
 from cdk.base.process.concurrency import Learned
 from cdk.base.run import RunScope, current_run, one_run, part_of, setting
 from cdk.engine.executors import Threads
-from cdk.streams.read_slice import ReadPage
+from cdk.streams.page import ReadPage
 
 
 class Kept:

@@ -12,7 +12,8 @@ import pytest
 from cdk import Checkpoint, Done, Item, Page, Partition, Position, ServerError, Slice, Stream
 from cdk.base.process.concurrency import Learned
 from cdk.engine.executors import Executor, Threads, serial
-from cdk.streams.read_slice import ReadPage, read_slice
+from cdk.streams.page import ReadPage
+from cdk.streams.read_slice import read_slice
 from tests.samples import Users
 
 PAGES = 6

@@ -42,7 +42,7 @@ from cdk.engine.read import read
 from cdk.state.position import Edge
 from cdk.state.slice import WHOLE
 from cdk.state.wire import decode, encode
-from cdk.streams.read_slice import ReadPage
+from cdk.streams.page import ReadPage
 from tests.generated_sources import SPAN, Made, cursors, made
 from tests.samples import DAY0, STREAMS, Future, Orders, Plain, Replies, ShopOrders, Users, pages
 

@@ -19,7 +19,7 @@ from cdk.base.times.clock import sleep
 from cdk.engine.executors import Threads
 from cdk.engine.thread_pool import AdaptiveThreadPool
 from cdk.rest import HttpClient, Request
-from cdk.streams.read_slice import ReadPage
+from cdk.streams.page import ReadPage
 from cdk.testing.mock_api import MockApi
 
 

@@ -2,7 +2,6 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,6 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from cdk import FatalError, Json, Partition, Record, ServerError, Slice, list_partitions
 from cdk.rest import ApiKey, Authenticator, HttpStream, PageNumber, Request, RequestsTransport, Response

@@ -14,8 +14,8 @@ from cdk.base.process.concurrency import Learned
 from cdk.base.process.request_lease import RequestLease, RequestsSpent, current_lease, leasing
 from cdk.engine.executors import Threads
 from cdk.rest import BadRequest, CursorToken, HttpStream, Offset, PageNumber, Paginator, Request, Response
-from cdk.streams.page import Token
-from cdk.streams.read_slice import ReadPage, read_slice
+from cdk.streams.page import ReadPage, Token
+from cdk.streams.read_slice import read_slice
 from tests.declarative.manifests import option, paginator, source
 from tests.rest.api import response
 

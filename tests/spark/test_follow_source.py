@@ -13,6 +13,7 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from msgspec import structs
 from pyspark.sql import SparkSession
 
 from cdk import ConfigError, Json, Record, Slice, Stream, list_partitions
@@ -807,4 +808,4 @@ def put(lake: Lake, source: Json) -> None:
     root = lake.folder / "lake" / "prices"
     table = StreamTable(root, "shop", "prices", lake.table().schema().to_arrow())
     assert table.saved is not None
-    table.commit(replace(table.saved, source=source))
+    table.commit(structs.replace(table.saved, source=source))

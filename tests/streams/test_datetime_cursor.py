@@ -1,11 +1,11 @@
 """Windows in time, and the order of moments however they are written."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cdk import BadState, ConfigError, DatetimeCursor, Json, MomentOrder, Window
 from cdk.base.times.clock import parse_timestamp, write_timestamp

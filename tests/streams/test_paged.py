@@ -7,7 +7,8 @@ import pytest
 from cdk import Checkpoint, FatalError, Json, Page, PagedStream, PaginationLoop, Position, Slice, Start, StreamState
 from cdk.state.slice import WHOLE
 from cdk.state.wire import decode, encode
-from cdk.streams.read_slice import ReadPage, read_slice
+from cdk.streams.page import ReadPage
+from cdk.streams.read_slice import read_slice
 
 Token = Mapping[str, Json] | None
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cdk import (
     BadState,
@@ -169,7 +170,7 @@ def test_secrets_are_cut_out_of_what_a_page_leaves() -> None:
         def read_page(self, slice: Slice, token: Token | None) -> Page:
             page = super().read_page(slice, token)
             self.state = {"n": 1, "key": "hunter2-hunter2"}
-            return page._replace(next=page.next and {**page.next, "key": "hunter2-hunter2"})
+            return replace(page, next=page.next and {**page.next, "key": "hunter2-hunter2"})
 
     stream = Telling(5)
     stream.secrets = SecretMarks([("api_key", "hunter2-hunter2")])

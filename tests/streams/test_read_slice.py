@@ -31,7 +31,8 @@ from cdk import (
 from cdk.base.process.unseen_refusals import note_unseen
 from cdk.state.position import Edge
 from cdk.streams.cursor import Side
-from cdk.streams.read_slice import PAGE_RECORDS, ReadPage, read_slice
+from cdk.streams.page import ReadPage
+from cdk.streams.read_slice import PAGE_RECORDS, read_slice
 from tests.samples import Events, Orders, Users
 
 COMPLETE = "__ab_full_refresh_sync_complete"

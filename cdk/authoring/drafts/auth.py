@@ -4,7 +4,8 @@ import re
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cdk.authoring.drafts.draft import ConfigFields, Example, Guess
 from cdk.authoring.drafts.names import snake
@@ -16,8 +17,7 @@ _PREFIX = re.compile(r"[`'\"](?:Authorization: ?)?([A-Za-z][A-Za-z-]*(?: | [a-z]
 _CHECK = "`spark-cdk check` with your credentials"
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
+class Login(Struct, frozen=True):
     """How requests log in: fields for the requester, and example responses if tokens are fetched from the API."""
 
     requester: JsonObject

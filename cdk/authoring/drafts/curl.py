@@ -8,11 +8,12 @@ import re
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from itertools import count
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from cdk.authoring.drafts.auth import Login, authenticator_of_header, basic, bearer, session_login
 from cdk.authoring.drafts.curl_command import curl_options

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cdk.authoring.drafts.draft import ConfigFields, Guess, Parameter, parameter_option
 from cdk.authoring.drafts.names import CHANGED, CREATED, TIMES, first_of, words
@@ -28,8 +29,7 @@ _START_FIELD: JsonObject = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CursorGuess:
+class CursorGuess(Struct, frozen=True):
     """The incremental sync of a stream.
 
     parameters: those that it sends. always: what every request must send with it.

@@ -1,7 +1,8 @@
 """Draft: a manifest before it is written, with everything that was guessed for it and everything it leaves out."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cdk.base.values import JsonObject, JsonValue, as_object, kinds_of
 from cdk.base.wording import listed
@@ -11,8 +12,7 @@ BODY = {"body_data", "body_json"}
 """The locations of parameters that are fields of a form or a JSON body."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """A parameter of a request. location: `query`, `header`, `path`, `cookie`, `body_data` or `body_json`."""
 
     name: str
@@ -27,8 +27,7 @@ class Parameter:
         return {*kinds_of(self.schema)}
 
 
-@dataclass(frozen=True, slots=True)
-class Guess:
+class Guess(Struct, frozen=True):
     """An assumption that the API's documentation may contradict. check: how to verify it."""
 
     what: str
@@ -36,8 +35,7 @@ class Guess:
     check: str
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(Struct, frozen=True):
     """A response for tests, to a request for a path in which `*` stands for any segment.
 
     params, body: parameters, and fields of the body, that the request must have.
@@ -50,8 +48,7 @@ class Example:
     body: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamDraft:
+class StreamDraft(Struct, frozen=True):
     """A stream: its component, the guesses for it, and example responses that it can be read from."""
 
     name: str
@@ -60,8 +57,7 @@ class StreamDraft:
     examples: Sequence[Example] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """A path of the API that no stream reads, or a setting that is not carried over."""
 
     path: str
@@ -190,8 +186,7 @@ class ConfigFields:
         self.values = {**other.values, **self.values}
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """The content of a manifest to write. requester: the part of a requester that all streams share.
 
     adds: whether its streams are added to those of an earlier draft; otherwise it replaces the earlier draft.

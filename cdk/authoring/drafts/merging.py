@@ -6,11 +6,11 @@ key is merged separately, with its comments; in JSON files, each property or ele
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar
 
 import yaml
+from msgspec import Struct, field
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonValue, as_object, as_string, canonical, from_json, to_json
@@ -32,8 +32,7 @@ V = TypeVar("V")
 Key = tuple[str, ...]
 
 
-@dataclass
-class Merge(Generic[K, V]):
+class Merge(Struct, Generic[K, V]):
     """The result of a merge of named values. values: in the order of the user's, followed by the new ones."""
 
     values: dict[K, V]
@@ -92,8 +91,7 @@ def drafted_streams(folder: Path) -> Mapping[str, JsonValue]:
     return streams
 
 
-@dataclass(frozen=True, slots=True)
-class Redraft:
+class Redraft(Struct, frozen=True):
     """A merged draft. files: to write. locked: the texts for the lock. notes: for the user."""
 
     files: dict[Path, str]

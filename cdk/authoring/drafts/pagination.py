@@ -3,8 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cdk.authoring.drafts.draft import Guess, Parameter, expression, known_parameter, parameter_option, quoted
 from cdk.authoring.drafts.names import first_of, plain, words
@@ -54,8 +56,7 @@ def is_token(name: str) -> bool:
     return plain(name) in _TOKENS
 
 
-@dataclass(frozen=True, slots=True)
-class PaginatorGuess:
+class PaginatorGuess(Struct, frozen=True):
     """A paginator, or None.
 
     handled: parameters that the request must not send itself, because the paginator sends or replaces them.
@@ -72,8 +73,7 @@ class PaginatorGuess:
     suspect: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PageFacts:
+class PageFacts(Struct, frozen=True):
     """The known facts about a stream's pages.
 
     parameters: of the query and the body. leaves: fields of the body outside the records, by path. headers: of the

@@ -14,7 +14,8 @@ would. It needs no clock, and no prior knowledge of the API.
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 DEFAULT_CEILING = 10
 """The highest level unless the source or the run sets another limit: Airbyte's default, and what APIs that limit
@@ -36,8 +37,7 @@ _LONGEST_HOLD, _SHUN, _LONGEST_SHUN = 16, 16, 256
 """The most rounds between two trials; the first and the longest number of rounds to avoid a level after a complaint."""
 
 
-@dataclass(frozen=True)
-class Learned:
+class Learned(Struct, frozen=True):
     """What a read has learned about the best level; the next read continues from it."""
 
     level: int = 1

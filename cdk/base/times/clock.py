@@ -4,11 +4,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from threading import Event
 from typing import Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from cdk.base.process.interruption import Interrupted, Interruption
 from cdk.base.run import current_run
@@ -33,8 +34,7 @@ class SimulatedTime(Protocol):
         """Advance the time by `seconds`."""
 
 
-@dataclass(slots=True)
-class _Process:
+class _Process(Struct):
     """The replacement of the machine's time in this process, if any."""
 
     time: SimulatedTime | None = None

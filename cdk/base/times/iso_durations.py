@@ -2,9 +2,10 @@
 
 import calendar
 import re
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TypeAlias, TypeVar
+
+from msgspec import Struct
 
 D = TypeVar("D", bound=date)
 
@@ -15,8 +16,7 @@ _DURATION = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CalendarDuration:
+class CalendarDuration(Struct, frozen=True):
     """A number of months and a rest. One month after 31 January is the last day of February."""
 
     months: int

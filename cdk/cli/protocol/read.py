@@ -41,7 +41,7 @@ from cdk.engine.protocol_read import ReadObserver, StreamsFailed, run_read
 from cdk.protocol.catalog import ConfiguredAirbyteCatalog
 from cdk.state.log.value_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager
-from cdk.streams.read_slice import ReadPage
+from cdk.streams.page import ReadPage
 
 W = TypeVar("W")
 

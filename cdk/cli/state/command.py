@@ -1,12 +1,12 @@
 """`spark-cdk state`: shows the states of a pipeline's streams. Modules beside it have the verbs that change them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
 import click
 import orjson
+from msgspec.structs import replace
 
 from cdk.base.values import Json
 from cdk.base.wording import first_few

@@ -4,11 +4,11 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from cdk.authoring.problems import locating
 from cdk.base.process.printed_lines import prints_on_stderr

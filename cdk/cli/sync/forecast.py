@@ -1,10 +1,11 @@
 """Estimates the rows and the duration of a sync from past runs, and lists what changed since a stream's last run."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from statistics import median
+
+from msgspec import Struct
 
 from cdk.base.wording import counted
 from cdk.cli.sync.past_runs import PastRun
@@ -16,8 +17,7 @@ _LOOKED_AT = 20
 """How many values of the last state are searched for the cursor's field."""
 
 
-@dataclass(frozen=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """An estimate. how: what it is based on, in words."""
 
     amount: float

@@ -1,9 +1,11 @@
 """Lists the runs of a pipeline and how each ended, from the commits of its tables and the reports beside them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.values import to_json
 from cdk.lake.admin.locate import StreamLocation
@@ -15,8 +17,7 @@ from cdk.sync.reports.run_history import RunHistory
 from cdk.sync.reports.run_report import Report
 
 
-@dataclass(frozen=True)
-class PastRun:
+class PastRun(Struct, frozen=True):
     """A run, or a stream in it.
 
     name: the id of the sync, or the name of the stream. status: `done`, `failed`, `interrupted`, `running`, or as in

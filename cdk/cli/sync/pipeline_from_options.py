@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
 
 import click
+from msgspec import Struct
+from msgspec.structs import fields
 from pydantic import ValidationError
 
 from cdk import sources
@@ -28,8 +29,7 @@ _WRITE_MODES = tuple(mode for mode in DestinationSyncMode if mode in MODES)
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class GivenOptions:
+class GivenOptions(Struct, frozen=True):
     """The options that replace a pipeline file; each field is named like its option."""
 
     connector: str | None = None

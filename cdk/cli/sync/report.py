@@ -1,7 +1,6 @@
 """`sync --report FILE --metrics FILE`: writes the report and the metrics of a run, however it ends."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Self
 
 import click
 from deltalake.exceptions import DeltaError
+from msgspec.structs import replace
 
 from cdk.base.errors import CdkError
 from cdk.base.secret_masking import Secrets

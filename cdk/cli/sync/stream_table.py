@@ -1,8 +1,8 @@
 """The live table of a sync: the progress of each stream, one row per stream."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
@@ -27,8 +27,7 @@ _WITH_RATE = 56
 """The least widths of a terminal, in columns, at which the table also shows commits, and rows per second."""
 
 
-@dataclass
-class Pace:
+class Pace(Struct):
     """The times when a stream started to read and when it last made progress, in seconds of the same clock."""
 
     started: float

@@ -4,8 +4,9 @@ import hashlib
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from cdk import sources
 from cdk.authoring.manifest_secrets import plain_secrets
@@ -22,8 +23,7 @@ MANIFESTS = {".yaml", ".yml"}
 _INSTEAD = "expected an expression; write {{ config['...'] }} there, and the value into the config, in your editor"
 
 
-@dataclass(frozen=True)
-class EditedManifest:
+class EditedManifest(Struct, frozen=True):
     """The text of a manifest that a user edits. version: the hash of the file when it was opened."""
 
     text: str

@@ -4,8 +4,9 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from cdk.base.errors import ConfigError
 from cdk.base.yaml_file import YamlFile
@@ -16,8 +17,7 @@ _LARGEST, _DEEPEST = 2**20, 4
 _TABLE = {"_delta_log", "_cdk_state"}
 
 
-@dataclass(frozen=True)
-class FolderFiles:
+class FolderFiles(Struct, frozen=True):
     """The pipelines and manifests of a folder, as paths relative to it."""
 
     pipelines: Sequence[Path]

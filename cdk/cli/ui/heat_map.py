@@ -1,8 +1,9 @@
 """A heat map of the positions of many partitions: the later the cursor, the stronger the colour of the cell."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
+
+from msgspec import Struct
 
 from cdk.base.values import JsonValue, Stored, canonical
 from cdk.lake.admin.diff import shown
@@ -19,8 +20,7 @@ _WITH_WINDOWS, _WINDOWS = 10, 200
 """How many partitions of a page show their open windows, and how many windows of each are shown."""
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """A square of the picture. kind: `start`, `done`, or `heat1` to `heat5`. title: its description."""
 
     x: int
@@ -29,8 +29,7 @@ class Cell:
     title: str
 
 
-@dataclass(frozen=True)
-class OpenWindows:
+class OpenWindows(Struct, frozen=True):
     """The windows of a partition that an interrupted read left open. further: how many more are not shown."""
 
     partition: str
@@ -38,8 +37,7 @@ class OpenWindows:
     further: int
 
 
-@dataclass(frozen=True)
-class HeatMap:
+class HeatMap(Struct, frozen=True):
     """A page of the partitions of a state. total: how many the state has. width, height: of the picture, in pixels.
 
     windows: the open windows of the first partitions with any. further_windows: how many more partitions have some.

@@ -7,7 +7,6 @@ import gc
 import hmac
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -16,6 +15,8 @@ from typing import TypeAlias
 from urllib.parse import parse_qsl, urlencode
 
 from deltalake.exceptions import DeltaError
+from msgspec import to_builtins
+from msgspec.structs import replace
 from pydantic_core import to_jsonable_python
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -145,7 +146,7 @@ class Views:
             gc.collect()
         if "location" in context:
             return RedirectResponse(str(context["location"]), 303)
-        plain = masked({"query": query, **to_jsonable_python(context)}, secrets)
+        plain = masked({"query": query, **to_jsonable_python(context, fallback=to_builtins)}, secrets)
         return self._templates.TemplateResponse(request, template, plain, status_code=status)
 
     def pipelines(self, _: Request, secrets: Secrets) -> Mapping[str, object]:

@@ -1,11 +1,11 @@
 """A timeline of a stream's commits: a lane per run, where runs were interrupted, and where the next one resumed."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import accumulate, groupby, pairwise
 
 import orjson
+from msgspec import Struct
 
 from cdk.base.values import Json
 from cdk.base.wording import counted
@@ -20,16 +20,14 @@ _GAPS, _NARROWEST = 200, 200
 """Pixels of all gaps between runs together, and the least width of all runs together."""
 
 
-@dataclass(frozen=True)
-class Dot:
+class Dot(Struct, frozen=True):
     """A commit, and its description."""
 
     x: int
     title: str
 
 
-@dataclass(frozen=True)
-class Lane:
+class Lane(Struct, frozen=True):
     """A run, or a user's edit, from `start` to `end`. kind: `complete`, `interrupted`, `edit`, or empty if unknown.
 
     came_from: the end of the previous lane if that was interrupted and this run resumed from its last state; else None.
@@ -47,8 +45,7 @@ class Lane:
     came_from: int | None = None
 
 
-@dataclass(frozen=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     """Lanes, oldest first. rows: the cumulated rows of the commits, as the points of an SVG polyline."""
 
     width: int
@@ -58,8 +55,7 @@ class Timeline:
     written: int
 
 
-@dataclass(frozen=True)
-class _Run:
+class _Run(Struct, frozen=True):
     """The commits of a run, oldest first, and the stream's part of its report, if there is one."""
 
     entries: Sequence[Entry]

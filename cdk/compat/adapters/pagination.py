@@ -1,7 +1,6 @@
 """Adapters from custom pagination strategies and requesters to the plug points."""
 
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, Self
 
 from cdk.compat.airbyte.custom_object import CustomCodeError, CustomObject
@@ -103,8 +102,7 @@ class _OwnDraft(RequestBuilder):
         return _OwnRequest(request.method, request.url, request.params, request.headers, request.body, draft=self)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class _OwnRequest(Request):
+class _OwnRequest(Request, frozen=True):
     """A request with a reference to the draft that it was made from."""
 
     draft: _OwnDraft | None = None

@@ -1,8 +1,9 @@
 """Builds custom components, whose Python classes were written for `airbyte_cdk`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonValue

@@ -2,10 +2,10 @@
 
 import copy
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Generic, TypeVar, cast
 
 import requests
+from msgspec.structs import replace
 
 from cdk.base.errors import CdkError
 from cdk.base.values import JsonObject, JsonSchema, JsonValue

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from jinja2 import meta, nodes
 from jinja2.exceptions import TemplateSyntaxError
 from jinja2.sandbox import SandboxedEnvironment
 from jinja2.visitor import NodeTransformer
+from msgspec.structs import replace
 
 from cdk.base.logs import logger
 from cdk.base.wording import nearest

@@ -1,8 +1,9 @@
 """Evaluation: evaluates an expression for one scope or for each record of a page, and lists the names it reads."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
+
+from msgspec import Struct
 
 V = TypeVar("V")
 
@@ -12,8 +13,7 @@ Column: TypeAlias = Callable[[Scope, Sequence[object]], list[object]]
 """Computes the values for records: the results of Run for scopes in which `record` is each record in turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(Struct, frozen=True):
     """How to evaluate an expression. Both functions raise the expression's errors, and KeyError for a missing name.
 
     names: those it reads from the scope. varies: it calls a macro whose result changes. quotes: it uses `| string`.

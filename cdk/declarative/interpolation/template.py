@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
 from typing import NoReturn
+
+from msgspec import Struct
 
 from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.interpolation.errors import EvaluationError, ExpressionError
@@ -27,8 +28,7 @@ _NOTHING: frozenset[str] = frozenset()
 _FALSE = frozenset(("", "False", "false", "{}", "[]", "()", "set()", "0", "0.0"))
 
 
-@dataclass(slots=True)
-class Template:
+class Template(Struct):
     """A compiled text. Create it with `compile_template`.
 
     names, paths: what it reads from the scope, see Evaluation. varies: it calls a macro whose result changes, such as
@@ -206,8 +206,7 @@ def _constant(run: Run, *, quotes: bool = False) -> Evaluation:
     return Evaluation(remembered, one_by_one(remembered), _NOTHING, quotes=quotes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plain:
+class _Plain(Struct, frozen=True):
     """A value without expressions, used in place of a template."""
 
     constant: JsonValue
@@ -219,8 +218,7 @@ class _Plain:
         return str(self.constant)
 
 
-@dataclass(frozen=True, slots=True)
-class MappingTemplate:
+class MappingTemplate(Struct, frozen=True):
     """A map whose keys and strings are templates, or one template for the map. Created by `compile_mapping`."""
 
     _entries: tuple[tuple[Template | _Plain, Template | _Plain], ...]
@@ -255,8 +253,7 @@ def compile_mapping(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class NestedTemplate:
+class NestedTemplate(Struct, frozen=True):
     """A value with templates at any depth. Created by `compile_nested`."""
 
     _source: JsonValue

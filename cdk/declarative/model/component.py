@@ -5,10 +5,10 @@ abstract component such as `AnyDecoder` (see `cdk.declarative.model.plug_points`
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
+from msgspec import Struct
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -166,8 +166,7 @@ class Component(BaseModel):
         return member.model_validate(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Default:
+class Default(Struct, frozen=True):
     """The implied type of an object without a `type`. custom: if it has a `class_name`. Empty: a `type` is required."""
 
     type: str

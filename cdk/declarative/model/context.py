@@ -1,12 +1,14 @@
 """BuildContext: what a component may use while it builds: config, parameters, expressions and clocks."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cdk.base.errors import ManifestError
 from cdk.base.logs import logger
@@ -63,8 +65,7 @@ class CustomCode(Protocol):
         """
 
 
-@dataclass(slots=True)
-class Runtime:
+class Runtime(Struct):
     """Services and settings shared by the streams of a source."""
 
     transport: Transport = field(default_factory=RequestsTransport)
@@ -101,8 +102,7 @@ class Runtime:
     """The imported modules of custom code, by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuildContext:
+class BuildContext(Struct, frozen=True):
     """The context passed to every `build`. Immutable; `within` makes one for a stream.
 
     config: the connector's config after its migrations. stream: the stream being built, for errors. window: the names
@@ -249,8 +249,7 @@ def _compiled(text: str, where: str, parameters: frozenset[str]) -> Template:
         return broken(error)
 
 
-@dataclass(slots=True)
-class Expression:
+class Expression(Struct):
     """A string of a manifest that may hold `{{ ... }}`, bound to config and parameters.
 
     An expression that reads nothing else is evaluated once, on first use.
@@ -298,8 +297,7 @@ class Expression:
         return self._known
 
 
-@dataclass(slots=True)
-class MappingExpression:
+class MappingExpression(Struct):
     """A map whose keys and values are expressions."""
 
     template: MappingTemplate
@@ -318,8 +316,7 @@ class MappingExpression:
         return value
 
 
-@dataclass(slots=True)
-class NestedExpression:
+class NestedExpression(Struct):
     """A value with expressions at any depth."""
 
     template: NestedTemplate

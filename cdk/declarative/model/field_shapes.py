@@ -4,12 +4,12 @@ Error messages, the JSON Schema of the language and the reference pages all use 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from inspect import isclass
 from types import NoneType, UnionType
 from typing import Annotated, ForwardRef, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
+from msgspec import Struct
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -18,33 +18,28 @@ from cdk.base.values import JsonValue
 from cdk.declarative.model.component import ONE_OR_MANY, Component
 
 
-@dataclass(frozen=True, slots=True)
-class Anything:
+class Anything(Struct, frozen=True):
     """A field that accepts any JSON value, including null."""
 
 
-@dataclass(frozen=True, slots=True)
-class Nothing:
+class Nothing(Struct, frozen=True):
     """Null: an optional field without a value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scalar:
+class Scalar(Struct, frozen=True):
     """A string, a number or a boolean. bounds: its limits, in JSON Schema keywords."""
 
     type: type
     bounds: tuple[tuple[str, JsonValue], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """One of the values that a `Literal` lists."""
 
     values: tuple[JsonValue, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(Struct, frozen=True):
     """A list. alone: a single element may be written without the list. least: the minimum number of elements."""
 
     item: "Shape"
@@ -52,29 +47,25 @@ class ListOf:
     least: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class MapOf:
+class MapOf(Struct, frozen=True):
     """An object with arbitrary keys."""
 
     item: "Shape"
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """An object with known fields: a component, or a plain model."""
 
     model: type[BaseModel]
 
 
-@dataclass(frozen=True, slots=True)
-class AnyOf:
+class AnyOf(Struct, frozen=True):
     """Any component of a family."""
 
     kind: type[Component]
 
 
-@dataclass(frozen=True, slots=True)
-class Either:
+class Either(Struct, frozen=True):
     """One of several shapes, from a union of types."""
 
     options: tuple["Shape", ...]
@@ -85,8 +76,7 @@ S = TypeVar("S", bound="Shape")
 Shape: TypeAlias = Anything | Nothing | Scalar | Choice | ListOf | MapOf | Part | AnyOf | Either
 
 
-@dataclass(frozen=True, slots=True)
-class FieldShape:
+class FieldShape(Struct, frozen=True):
     """A field as written in manifests. key: its name there. default: None if it is required or defaults to null."""
 
     key: str

@@ -1,8 +1,9 @@
 """FetchedPage and PageResult: a fetched page, and its view for the paginator that finds the next one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from cdk.base.records.raw_json_lines import json_lines
 from cdk.base.values import JsonObject, JsonValue, Record
@@ -13,8 +14,7 @@ from cdk.rest.pagination.page_signs import says_end, total_records
 from cdk.streams.page import PageSource
 
 
-@dataclass(slots=True)
-class FetchedPage:
+class FetchedPage(Struct):
     """A page as extracted from a response."""
 
     response: Response
@@ -52,8 +52,7 @@ class FetchedPage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PageResult:
+class PageResult(Struct, frozen=True):
     """A page that was read, as paginators see it.
 
     raw: number of records in the response. selected: number of records after the filter. tail: the last selected

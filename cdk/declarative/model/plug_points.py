@@ -6,9 +6,9 @@ its members.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self, TypeAlias
 
+from msgspec import Struct
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
@@ -200,8 +200,7 @@ class AnyPaginationStrategy(Component, type=None, custom="CustomPaginationStrate
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class PageRequests:
+class PageRequests(Struct, frozen=True):
     """The pages of a slice: how the next page is found, and how it is requested.
 
     put_token, put_size: put the page token and the page size into a request; None if they have no place there.
@@ -275,8 +274,7 @@ class AnyPartitionRouter(Component, type=None, custom="CustomPartitionRouter"):
     def build(self, ctx: BuildContext) -> Router: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Incremental:
+class Incremental(Struct, frozen=True):
     """A cursor, and how its windows are requested.
 
     cursor: plans windows. apply: puts a window into a request. fields: the names in expressions for a window's start
@@ -318,8 +316,7 @@ class AnyStateMigration(
 # --- streams and configs -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class StreamParts:
+class StreamParts(Struct, frozen=True):
     """What a retriever must know about the stream it reads."""
 
     name: str = ""

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeAlias, cast
+
+from msgspec import Struct, field
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject, JsonValue, canonical
@@ -20,8 +21,7 @@ Records: TypeAlias = list[JsonObject]
 Merge: TypeAlias = Callable[[Sequence[Records]], Records]
 
 
-@dataclass(slots=True)
-class Properties:
+class Properties(Struct):
     """The properties to request. Loaded once, when the first page is requested.
 
     load: returns all of them. group: splits them into groups for one request each. always: properties of every request.

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Self, TypeVar
+
+from msgspec.structs import replace
 
 from cdk.base.errors import BadState, ManifestError
 from cdk.base.times.clock import Clock

@@ -1,11 +1,14 @@
 """PageReader: the pages of a slice, one request each, from the first or from where an interrupted read stopped."""
 
+import dataclasses
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.errors import CdkError, DecodeError, NotFound, stale_page_token
 from cdk.base.values import JsonObject, JsonValue, Record, to_json
@@ -38,8 +41,7 @@ TOKEN = "next_page_token"  # noqa: S105 - its name in expressions and states
 _NO_BODY = frozenset((204, 304))
 
 
-@dataclass(frozen=True, slots=True)
-class _PageQuery:
+class _PageQuery(Struct, frozen=True):
     """What a page is requested with."""
 
     token: JsonValue
@@ -55,7 +57,7 @@ class _PageQuery:
     """Whether the page is the first of the slice."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclasses.dataclass(slots=True, kw_only=True)
 class PageReader:
     """Reads slices page by page. Slices share nothing but the client."""
 
@@ -92,9 +94,9 @@ class PageReader:
     lazy: bool = False
     """Whether partitions may hold their first page, see FIRST_PAGE."""
 
-    check: PageCheck = field(init=False)
+    check: PageCheck = dataclasses.field(init=False)
 
-    _raw_path: tuple[str, ...] | None = field(init=False)
+    _raw_path: tuple[str, ...] | None = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         # Records stay text only if nothing filters or changes them and no expression reads the body for the next page.
@@ -106,7 +108,7 @@ class PageReader:
         strategy = self.pages.strategy.of_slice()
         reader = self
         if strategy is not self.pages.strategy:
-            reader = replace(self, pages=replace(self.pages, strategy=strategy))
+            reader = dataclasses.replace(self, pages=replace(self.pages, strategy=strategy))
         items = read_pages(slice, _SliceReading(reader, slice).page)
         # Only this instance knows what it has counted, so no other read can resume from its tokens.
         return map(_without_token, items) if self._tokens_shift or reader is not self else items
@@ -205,7 +207,7 @@ class PageReader:
 
 def _without_token(item: Item) -> Item:
     """Return the item without its token, so that no read resumes from it."""
-    return item._replace(next=None) if isinstance(item, Page) else item
+    return replace(item, next=None) if isinstance(item, Page) else item
 
 
 class _SliceReading:

@@ -1,6 +1,6 @@
 """PageSizes: the page size to request while an API refuses pages as too large."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cdk.base.errors import TransientError
 from cdk.base.logs import logger
@@ -9,8 +9,7 @@ from cdk.base.values import JsonValue
 from cdk.rest.errors.outcome import ReducePageSize
 
 
-@dataclass(frozen=True, slots=True)
-class Reduction:
+class Reduction(Struct, frozen=True):
     """How pages shrink.
 
     factor: the divisor of the size. minimum: the smallest size. max_reductions: the maximum number of consecutive

@@ -5,9 +5,11 @@ interrupted read resumes as if it had not been interrupted.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.errors import FatalError, TransientError, stale_page_token
 from cdk.base.logs import logger
@@ -27,16 +29,14 @@ _READ = "read"
 """The key in a position for what was read since the first page: the number of `records`, and the `greatest` value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reset:
+class Reset(Struct, frozen=True):
     """When pagination starts again. action: from where. limit: after how many records, unless the API asks earlier."""
 
     action: Literal["RESET", "SPLIT_USING_CURSOR"]
     limit: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(Struct, frozen=True):
     """How a window is split. halves: returns its two halves; None if too small. advice: for the error's reader."""
 
     halves: Callable[[Window], tuple[Window, Window] | None]
@@ -176,7 +176,7 @@ class _Attempt:
                         yield item
                     else:
                         self.token = following
-                        yield item._replace(next=self._position())
+                        yield replace(item, next=self._position())
                     self._check_limit()
                 case Checkpoint():
                     yield item

@@ -1,9 +1,10 @@
 """DelegatingStream: reads in full until a full read is complete, and incrementally from then on."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
+
+from msgspec.structs import replace
 
 from cdk.base.logs import logger
 from cdk.base.secret_masking import SecretMarks

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
 
 import yaml
+from msgspec import Struct
 
 from cdk.base.values import JsonObject, JsonValue
 from cdk.base.yaml_file import check_depth
@@ -14,8 +14,7 @@ from cdk.declarative.syntax.json_edit import replace_at, set_at
 from cdk.rest.http.json_path import path as json_path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Struct, frozen=True, kw_only=True):
     """One value to set in each copy of a template.
 
     path: where, as expressions. value: the value, as an expression. create: whether to create a place that is missing.

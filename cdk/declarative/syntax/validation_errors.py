@@ -7,9 +7,9 @@ shapes that its components declare, so a field that takes several forms gets one
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 
+from msgspec import Struct
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
@@ -43,8 +43,7 @@ _SHOWN = 8
 _OWN_KEYS = frozenset({"type", "$parameters"})
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestProblem:
+class ManifestProblem(Struct, frozen=True):
     """A problem at one place of a manifest.
 
     certain: it is a reason to refuse the manifest; otherwise it is a guess. inside: it covers everything inside the

@@ -1,8 +1,9 @@
 """A table's log, commit by commit, as far back as the log reaches."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from cdk.base.errors import BadState
 from cdk.lake.delta.receipt import RECEIPT, Receipt
@@ -11,8 +12,7 @@ from cdk.lake.parquet.table_files import LoggedCommit, commit_at, row_count_of, 
 from cdk.lake.storage.folder import Folder
 
 
-@dataclass(frozen=True)
-class Commit:
+class Commit(Struct, frozen=True):
     """A commit of a table."""
 
     version: int

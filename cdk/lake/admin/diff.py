@@ -1,7 +1,8 @@
 """Differences between two states of a stream for display: cursor by cursor, without the kit's internal entries."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cdk.base.values import JsonValue, Stored, canonical
 from cdk.base.wording import cut
@@ -10,8 +11,7 @@ from cdk.state.stored_positions import PartitionEntries
 _LONGEST = 80
 
 
-@dataclass(frozen=True)
-class Move:
+class Move(Struct, frozen=True):
     """A value that differs between two states.
 
     where: its name, prefixed with parent and partition. before, after: None: the value is missing.

@@ -5,10 +5,12 @@ Only `import_state` can move a position forward, because there the user supplies
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.errors import BadState, StateError
 from cdk.base.values import JsonValue
@@ -31,8 +33,7 @@ _FAR = datetime(9000, 1, 1, tzinfo=UTC)
 _NAMED = 3
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """An edit of a stream's state: the new state, and its consequences."""
 
     what: str

@@ -1,8 +1,9 @@
 """Freshness: the age of a stream's last complete read, the lag of its cursor behind the clock, and limits for both."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from cdk.base.times.clock import parse_timestamp
 from cdk.base.values import Stored
@@ -10,8 +11,7 @@ from cdk.lake.admin.diff import values
 from cdk.lake.delta.table_state import TableState
 
 
-@dataclass(frozen=True)
-class FreshnessLimits:
+class FreshnessLimits(Struct, frozen=True):
     """Limits beyond which a table is stale; None: no limit.
 
     max_age: since the start of the last complete read. max_lag: of the greatest cursor value behind the clock.
@@ -29,8 +29,7 @@ class FreshnessLimits:
 NO_LIMITS = FreshnessLimits()
 
 
-@dataclass(frozen=True)
-class Freshness:
+class Freshness(Struct, frozen=True):
     """How fresh a table is at a point in time.
 
     age: since the start of the last complete read; None: no read was complete. lag: from the greatest cursor value to

@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
+from msgspec import Struct
 
 from cdk.base.errors import ConfigError, StateError
 from cdk.base.times.clock import Clock, system_clock
@@ -21,8 +21,7 @@ from cdk.lake.storage.folder import Folder, LocalFolder
 from cdk.lake.storage.table_folders import table_folders
 
 
-@dataclass(frozen=True)
-class StreamLocation:
+class StreamLocation(Struct, frozen=True):
     """The location of a stream's table. history: the folder of its history, if it is to have one."""
 
     stream: str

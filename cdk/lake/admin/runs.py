@@ -1,10 +1,11 @@
 """The runs of a pipeline, reconstructed from the commits of its tables."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from heapq import merge
 from itertools import repeat
+
+from msgspec import Struct, field
 
 from cdk.base.errors import BadState
 from cdk.lake.admin.commit_log import Commit, commits
@@ -17,8 +18,7 @@ _COMMITS = 2000
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-@dataclass
-class CommitSums:
+class CommitSums(Struct):
     """The sums over the commits of a run. rows: rows that they added. receipt_errors: why receipts cannot be read.
 
     complete: whether the stream was read to its end after the last commit; None: unknown.
@@ -48,7 +48,6 @@ class CommitSums:
                 self.receipt_errors.append(f"{stream}, version {commit.version}: {error}")
 
 
-@dataclass
 class Run(CommitSums):
     """A sync, with its commits by stream."""
 
@@ -62,8 +61,7 @@ class Run(CommitSums):
         self.complete = all(each.complete for each in self.streams.values())
 
 
-@dataclass(frozen=True)
-class OlderRuns:
+class OlderRuns(Struct, frozen=True):
     """Where the next page of runs starts. versions: each table's version to start with. before: its runs are older."""
 
     versions: Sequence[int]

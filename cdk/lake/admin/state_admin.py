@@ -6,11 +6,12 @@ commit of a sync on another machine, because the marker has moved.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import orjson
 from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import DeltaError
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.errors import StateConflict, StateError
 from cdk.base.times.clock import Clock, system_clock
@@ -30,8 +31,7 @@ _NOTED = 20
 _SHOWN = 4096
 
 
-@dataclass(frozen=True)
-class EditResult:
+class EditResult(Struct, frozen=True):
     """What an edit did to a stream, or would do in a dry run."""
 
     stream: str
@@ -40,8 +40,7 @@ class EditResult:
     """The table's version after the edit; None if nothing was committed, as in a dry run."""
 
 
-@dataclass(frozen=True)
-class StreamStatus:
+class StreamStatus(Struct, frozen=True):
     """The state of a stream's table, as shown by `spark-cdk state show`."""
 
     stream: str

@@ -5,10 +5,11 @@ receipt. So the log accounts for every row, as far back as it reaches.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from cdk.base.errors import BadState, ReceiptError
 from cdk.base.values import JsonValue
@@ -23,8 +24,7 @@ _LISTED = 5
 _UNKNOWN = "an unknown number of rows"
 
 
-@dataclass(frozen=True)
-class OtherCommit:
+class OtherCommit(Struct, frozen=True):
     """A commit without a receipt that changed rows."""
 
     version: int
@@ -36,8 +36,7 @@ class OtherCommit:
         return f"version {self.version}, {self.operation or 'unnamed'}: {_change(self.gained)}"
 
 
-@dataclass(frozen=True)
-class Audit:
+class Audit(Struct, frozen=True):
     """What a table's log and files say about its rows."""
 
     since: int

@@ -1,13 +1,14 @@
 """Facts about a pipeline's tables, taken from Delta logs and saved states without reading rows or changing tables."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
 
 from deltalake.exceptions import DeltaError
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.errors import ConfigError, StateError
 from cdk.lake.admin.commit_log import commits
@@ -42,8 +43,7 @@ _NEXT = {
 }
 
 
-@dataclass(frozen=True)
-class TableFacts:
+class TableFacts(Struct, frozen=True, dict=True):
     """The facts about a stream's table. If there is no table, the counts are 0 and version is None."""
 
     stream: str
@@ -59,7 +59,7 @@ class TableFacts:
     """When the version was committed."""
     completed: datetime | None = None
     """When the last complete read started or, if that was not recorded, when its sync committed."""
-    saved: TableState | None = field(default=None, repr=False, compare=False)
+    saved: TableState | None = None
     """The state that the table has for its stream."""
     limits: FreshnessLimits = NO_LIMITS
     partition_columns: Sequence[str] = ()

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeAlias
 
 import orjson
+from msgspec import Struct
 
 from cdk.base.errors import BadState, StateError
 from cdk.base.values import Stored, from_json
@@ -26,8 +26,7 @@ from cdk.state.stored_positions import apart
 _DATA = re.compile(r"part-[0-9a-f]{32}\.parquet")
 
 
-@dataclass(frozen=True)
-class StateFinding:
+class StateFinding(Struct, frozen=True):
     """A fact about a stream's state. broken: the next sync fails, or rows are missing."""
 
     stream: str
@@ -35,8 +34,7 @@ class StateFinding:
     broken: bool = True
 
 
-@dataclass(frozen=True)
-class OrphanFile:
+class OrphanFile(Struct, frozen=True):
     """A file that no table and no state needs. why: what kind of file it was."""
 
     root: Folder
@@ -45,8 +43,7 @@ class OrphanFile:
     bytes: int
 
 
-@dataclass(frozen=True)
-class CheckedTable:
+class CheckedTable(Struct, frozen=True):
     """A table to check, with its location and the audit of its commits."""
 
     location: StreamLocation

@@ -8,7 +8,6 @@ the third whatever they would convert differently.
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cache, partial
@@ -17,6 +16,7 @@ from types import NoneType
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from cdk.base.records.exact_json import WrittenNumber
 from cdk.base.times.clock import parse_timestamp
@@ -54,8 +54,7 @@ class CoercionError(Exception):
         self.change, self.instead = change, instead
 
 
-@dataclass(frozen=True)
-class Conversion:
+class Conversion(Struct, frozen=True):
     """The conversion of values to a column of one scalar type."""
 
     kind: pa.DataType

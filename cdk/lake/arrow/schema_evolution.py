@@ -5,11 +5,11 @@ their meaning. Pure: it only decides; the caller changes the table.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
 import pyarrow as pa
+from msgspec import Struct
 
 from cdk.base.errors import ConfigError
 from cdk.lake.arrow.columns import (
@@ -45,8 +45,7 @@ class Policy(StrEnum):
     """The table stays; `_airbyte_meta` has values that do not fit, `_airbyte_additional` fields without a column."""
 
 
-@dataclass(frozen=True)
-class Widening:
+class Widening(Struct, frozen=True):
     """A column whose old files have to be rewritten with a wider type."""
 
     column: str
@@ -54,8 +53,7 @@ class Widening:
     new: pa.DataType
 
 
-@dataclass(frozen=True)
-class SchemaChange:
+class SchemaChange(Struct, frozen=True):
     """The planned change of a table, and what the sync then writes."""
 
     columns: Mapping[str, ColumnType]

@@ -6,11 +6,11 @@ batch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from cdk.base.errors import FatalError
 from cdk.lake.arrow.cast import cast_batch
@@ -23,8 +23,7 @@ from cdk.lake.parquet.table_rows import read_rows
 from cdk.lake.parquet.writer import DataFile
 
 
-@dataclass(frozen=True)
-class EngineMerge:
+class EngineMerge(Struct, frozen=True):
     """The planned merge: what happens to each staged row."""
 
     merge: TableMerge

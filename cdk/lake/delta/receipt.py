@@ -6,9 +6,10 @@ if they differ, nothing is committed. A receipt goes into the metadata of its co
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
 
 import orjson
+from msgspec import Struct, field
+from msgspec.structs import asdict, fields, replace
 
 from cdk.base.errors import BadState, ReceiptError
 from cdk.lake.parquet.writer import DataFile
@@ -17,8 +18,7 @@ RECEIPT = "spark-cdk.receipt"
 """The key of a receipt in the metadata of a commit: one JSON object, in a string."""
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(Struct, frozen=True):
     """The row counts of one commit, or the sums of several."""
 
     read: int = 0
@@ -87,8 +87,7 @@ class Receipt:
             raise BadState(path, text, "the receipt of a commit, a JSON object of integers") from error
 
 
-@dataclass(frozen=True)
-class CommitRows:
+class CommitRows(Struct, frozen=True):
     """What was read of a stream since its last commit."""
 
     files: Sequence[DataFile]

@@ -9,13 +9,13 @@ file still holds and the history does not.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from cdk.base.errors import StateError
 from cdk.base.logs import logger

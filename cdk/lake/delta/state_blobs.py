@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import orjson
+from msgspec.structs import asdict
 
 from cdk.base.errors import BadState, ConfigError, StateError, TransientError
 from cdk.base.values import from_json, to_json
@@ -71,9 +72,8 @@ class StateBlobs:
 
     def write(self, version: int, saved: TableState) -> None:
         """Write a state beside the table; it is a draft until a commit names it."""
-        # `asdict` would copy the whole state; orjson serializes the DataFiles itself.
         state, parts = apart(saved.state)
-        blob = {"format": _FORMAT, "stream": self._stream, **vars(saved), "state": state}
+        blob = {"format": _FORMAT, "stream": self._stream, **asdict(saved), "state": state}
         # Build on committed states only: any run may remove a draft that no commit has named.
         before = [self._stacks[n] for n in saved.history if n in self._stacks]
         stacks: dict[tuple[str, ...], _Stack] = {}
@@ -95,7 +95,7 @@ class StateBlobs:
         layers = {str(n): named for n in (version, *saved.history) if (named := self._layers.get(n))}
         if layers:
             blob["layers"] = layers
-        self._folder.write(f"{version}.json", _with_digest(to_json(blob)))
+        self._folder.write(f"{version}.json", _with_digest(to_json(blob, asdict)))
 
     def _stacked(self, name: str, known: Iterable[_Stack], texts: LayeredMap) -> _Stack:
         """Write the entries that no earlier state has as a new layer; return all layers of the entries."""

@@ -14,7 +14,6 @@ table.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +21,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
+from msgspec.structs import replace
 
 from cdk.base.errors import BugError, StateError
 from cdk.base.process.crash_points import crash_point

@@ -9,13 +9,13 @@ Delta's protocol.
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import TypedDict
 
 import orjson
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from msgspec import Struct
 
 from cdk.base.errors import ConfigError, StateError
 from cdk.base.logs import logger
@@ -59,8 +59,7 @@ class _Field(TypedDict, total=False):
     metadata: Mapping[str, object] | None
 
 
-@dataclass(frozen=True)
-class _Log:
+class _Log(Struct, frozen=True):
     """What the log says about a table.
 
     fields: each field by its path, at any depth. unnamable: files whose names delta-rs spells differently.
@@ -87,8 +86,7 @@ class _Log:
         return ", ".join(sorted(self.features.intersection(names)))
 
 
-@dataclass(frozen=True)
-class Feature:
+class Feature(Struct, frozen=True):
     """A feature of Delta tables, and what the kit may do to tables with it."""
 
     name: str
@@ -234,8 +232,7 @@ _IDENTITY_WRITER, _FEATURES_WRITER = 6, 7
 """Writer versions: the one that implies identity columns, and the newest, which lists features by name."""
 
 
-@dataclass(frozen=True)
-class Guard:
+class Guard(Struct, frozen=True):
     """The operations that one version of a table allows."""
 
     features: Sequence[tuple[Feature, str]] = ()

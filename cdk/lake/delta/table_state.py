@@ -1,9 +1,10 @@
 """The state that a table stores for its stream between runs, and the metadata that a commit puts into the log."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 from deltalake import CommitProperties, Transaction
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.values import JsonValue, Stored, to_json
 from cdk.lake.delta.receipt import RECEIPT, Receipt
@@ -29,8 +30,7 @@ _SHOWN = 4096
 """Maximum number of characters of the state in the metadata of its commit."""
 
 
-@dataclass(frozen=True)
-class TableState:
+class TableState(Struct, frozen=True):
     """The state that a table stores for its stream between runs."""
 
     sync_mode: str
@@ -47,12 +47,12 @@ class TableState:
     """The stream's state in its exact wire form."""
     pending: tuple[DataFile, ...] = ()
     """Files of a generation that is not visible yet."""
-    logged: tuple[DataFile, ...] | None = field(default=None, compare=False)
+    logged: tuple[DataFile, ...] | None = None
     """Files that this commit names for the table's history; set by `StreamTable.commit`.
 
     Empty: the commit added rows, but there is no history. None: the commit added no rows.
     """
-    logged_version: int | None = field(default=None, compare=False)
+    logged_version: int | None = None
     """The version of the last earlier state that added rows, even if a RESTORE has undone it.
 
     Not a time, unlike `newest_ms`. Set by `StreamTable.commit`.
@@ -64,35 +64,46 @@ class TableState:
 
     None: they were not counted.
     """
-    rows_before_version: int | None = field(default=None, compare=False)
+    rows_before_version: int | None = None
     """The table version in which `rows_before` was counted; rows of this generation were added after it."""
     source: Mapping[str, JsonValue] | None = None
     """The validators of the responses that the rows came from (`cdk.sync.loop.conditional_state`).
 
     None: the sync did not request them.
     """
-    start: JsonValue = field(default=None, compare=False)
+    start: JsonValue = None
     """The start value of the stream's cursor in the sync that saved this state; None: unknown."""
-    lookback: float | None = field(default=None, compare=False)
+    lookback: float | None = None
     """The lookback of the stream's cursor in the sync that saved this state, in seconds; None: unknown."""
-    request: str = field(default="", compare=False)
+    request: str = ""
     """The fingerprint of the stream's request in the sync that saved this state; empty: unknown."""
-    started_at: str | None = field(default=None, compare=False)
+    started_at: str | None = None
     """When the sync started that read the first records this state continues from, a timestamp; None: unknown."""
-    window: Mapping[str, JsonValue] | None = field(default=None, compare=False)
+    window: Mapping[str, JsonValue] | None = None
     """The window that this read was started for (`cdk.sync.loop.skip_windows`); None: no window, or unknown."""
-    keys: tuple[str, ...] = field(default=(), compare=False)
+    keys: tuple[str, ...] = ()
     """The columns that rows were merged by, one for each key; empty: rows were not merged, or unknown."""
-    rows: int | None = field(default=None, compare=False)
+    rows: int | None = None
     """Rows of the table after this commit, according to its log; None: the log does not count them."""
-    table_id: str = field(default="", compare=False)
+    table_id: str = ""
     """The table's id from the metadata of its log. Set by `StreamTable.commit`."""
-    newest: tuple[str, ...] = field(default=(), compare=False)
+    newest: tuple[str, ...] = ()
     """Some files of the newest commit that added any, without those that a later commit removed."""
-    newest_ms: int = field(default=0, compare=False)
+    newest_ms: int = 0
     """When the last of `newest` was written, in milliseconds since 1970; not a version, unlike `logged_version`."""
-    history: tuple[int, ...] = field(default=(), compare=False)
+    history: tuple[int, ...] = ()
     """Versions of earlier states, newest first."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TableState) and self._standing == other._standing
+
+    __hash__ = None  # type: ignore[assignment] # states are objects
+
+    @property
+    def _standing(self) -> tuple[object, ...]:
+        """What two equal states have in common; the other fields describe the commits that saved them."""
+        where = self.sync_mode, self.write_mode, self.sync, self.generation, self.complete, self.refreshing
+        return *where, self.state, self.pending, self.records, self.rows_before, self.source
 
     def with_newest(
         self, files: Sequence[DataFile], before: "TableState | None", stays: Callable[[str], bool]

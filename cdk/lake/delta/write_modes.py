@@ -7,13 +7,14 @@ name, so a new mode is added in this module only.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import ClassVar, Literal, TypeAlias
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cdk.base.errors import CdkError
 from cdk.base.logs import logger
@@ -47,8 +48,7 @@ FULL_REFRESH_DEFAULT: WriteModeName = "overwrite"
 """The write mode of full refreshes if the pipeline sets none, and of streams read again to replace keyless rows."""
 
 
-@dataclass(frozen=True)
-class Traits:
+class Traits(Struct, frozen=True):
     """The properties of a write mode that the rest of the kit decides by."""
 
     use: Use
@@ -68,8 +68,7 @@ class Traits:
         return self.one_row_per_key and not self.hidden_until_complete
 
 
-@dataclass(frozen=True)
-class WriteModeSetup:
+class WriteModeSetup(Struct, frozen=True):
     """What a sync of one stream opens a write mode with."""
 
     table: StreamTable
@@ -83,8 +82,7 @@ class WriteModeSetup:
     """Opens the history; returns None if the stream has no history."""
 
 
-@dataclass(frozen=True)
-class Committed:
+class Committed(Struct, frozen=True):
     """The outcome of a commit: the state, the added files and the receipt."""
 
     saved: TableState

@@ -10,12 +10,12 @@ A row without a key (`cdk.lake.parquet.keyless_rows`) is compared by what identi
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from cdk.lake.arrow.columns import ADDITIONAL, DELETED_AT, META, RAW_ID, TIMESTAMP_NTZ, TIMESTAMP_UTC
 from cdk.lake.arrow.conversions import to_timestamps
@@ -33,8 +33,7 @@ _ISO = frozenset({"%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%
 """Formats that accept only spellings of ISO 8601."""
 
 
-@dataclass(frozen=True)
-class CursorColumn:
+class CursorColumn(Struct, frozen=True):
     """The column of the cursor, and the order of its values."""
 
     field: str
@@ -49,8 +48,7 @@ class CursorColumn:
     """Whether the column holds JSON text."""
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """The primary key of a table, and what decides which of two rows with one key is newer."""
 
     keys: tuple[str, ...]

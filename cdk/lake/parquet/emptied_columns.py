@@ -1,7 +1,8 @@
 """Emptied columns: every row of the table has a value, but no record of a read. Usually the source renamed a field."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cdk.base.wording import listed
 from cdk.lake.arrow.columns import DELETED_AT, OWN_COLUMNS, RAW_ID
@@ -16,8 +17,7 @@ and later syncs cannot detect the change, because by then some rows lack the fie
 _SHOWN = 5
 
 
-@dataclass
-class EmptiedColumns:
+class EmptiedColumns(Struct):
     """Compares the rows of a read, which may span several commits, with the rows that the table had before.
 
     filled: returns the filled columns of the table before the first of these commits. It is called at most once, and

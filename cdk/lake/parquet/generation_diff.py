@@ -7,13 +7,13 @@ A row without a generation number is not the kit's and stays.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from cdk.base.errors import ConfigError
 from cdk.base.task_map import TaskMap
@@ -27,8 +27,7 @@ from cdk.lake.parquet.writer import DataFile
 _HASH_BITS = 64
 
 
-@dataclass(frozen=True)
-class GenerationCounts:
+class GenerationCounts(Struct, frozen=True):
     """Row counts of a file or a table. current: rows of the generation. stale: unflagged rows of other generations."""
 
     current: int = 0
@@ -38,8 +37,7 @@ class GenerationCounts:
         return GenerationCounts(self.current + other.current, self.stale + other.stale)
 
 
-@dataclass(frozen=True)
-class GenerationDiff:
+class GenerationDiff(Struct, frozen=True):
     """A table, and the generation of the rows that a complete read saw. Immutable; it is sent to tasks."""
 
     table: TableLayout

@@ -7,12 +7,12 @@ content. Pure; needs no Spark.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from cdk.base.records.exact_json import exact_json
 from cdk.base.values import JsonValue, NotJson, canonical
@@ -90,8 +90,7 @@ def _with(column: pa.ChunkedArray, values: Mapping[int, object]) -> pa.ChunkedAr
     return pc.replace_with_mask(column.combine_chunks(), which, pa.array(values.values(), column.type))
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """A part of a key. raw: `text` is as the source sent it: the column cannot hold it. value: otherwise, the value."""
 
     text: str

@@ -11,7 +11,6 @@ A task reads the key columns of a file as a whole, and its rows one row group at
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from uuid import uuid4
@@ -19,6 +18,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cdk.base.errors import ConfigError, TransientError
 from cdk.base.process.crash_points import crash_point
@@ -44,8 +45,7 @@ _BATCH_ROWS = 64_000
 _SCRATCH = "_cdk_merge"
 
 
-@dataclass(frozen=True)
-class Merged:
+class Merged(Struct, frozen=True):
     """The result of a merge: the files to commit, and row counts."""
 
     add: tuple[DataFile, ...]
@@ -68,8 +68,7 @@ class Merged:
     """Staged files that are orphans after the commit."""
 
 
-@dataclass(frozen=True)
-class TableMerge:
+class TableMerge(Struct, frozen=True):
     """Merges staged rows into the files of one table."""
 
     table: TableLayout
@@ -168,16 +167,14 @@ class TableMerge:
         return [*unchanged, *flat(run(partial(_write_winners, self._for_task()), parts))]
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """Some rows of a file."""
 
     path: str
     rows: pa.Array
 
 
-@dataclass(frozen=True)
-class _Compared:
+class _Compared(Struct, frozen=True):
     """A compared file. replaced: how many rows it loses. lost: numbers of the winners that are older than its rows."""
 
     file: TableFile

@@ -4,11 +4,11 @@ One task writes one new file, or several if that would be too large; one commit 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
 import pyarrow as pa
+from msgspec import Struct
 
 from cdk.base.task_map import TaskMap
 from cdk.lake.arrow.cast import cast_batch, rounded_columns
@@ -22,8 +22,7 @@ SMALL_BYTES, MANY = 16 * 2**20, 20
 LARGE_BYTES = 128 * 2**20
 
 
-@dataclass(frozen=True)
-class TableLayout:
+class TableLayout(Struct, frozen=True):
     """A table's folder, and the columns that new files of it are written with. Immutable; it is sent to tasks."""
 
     root: Folder

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Required, TypeAlias, TypedDict
 from urllib.parse import quote, unquote
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
+from msgspec import Struct, field
 
 from cdk.base.values import JsonValue
 from cdk.lake.parquet.partitioning import PartitionValues, text_of
@@ -38,8 +38,7 @@ class AddEntry(TypedDict, total=False):
     deletionVector: Mapping[str, int] | None
 
 
-@dataclass(frozen=True)
-class LoggedCommit:
+class LoggedCommit(Struct, frozen=True):
     """One commit as recorded in the log."""
 
     info: Mapping[str, JsonValue]
@@ -59,8 +58,7 @@ class LoggedCommit:
         return str(self.info.get("operation", ""))
 
 
-@dataclass(frozen=True)
-class TableFile:
+class TableFile(Struct, frozen=True):
     """A file of the table's current version."""
 
     path: str
@@ -77,8 +75,7 @@ class TableFile:
     """Number of nulls in the key's columns; None if the log does not count them."""
 
 
-@dataclass(frozen=True)
-class FilledColumns:
+class FilledColumns(Struct, frozen=True):
     """Which columns of a table have values. Columns whose nulls the log does not count are in neither set."""
 
     rows: int
@@ -92,8 +89,7 @@ NO_COLUMNS = FilledColumns(0, (), ())
 """The value for a table without rows."""
 
 
-@dataclass(frozen=True)
-class LoggedFile:
+class LoggedFile(Struct, frozen=True):
     """A file as recorded in the log. rows: None if the log does not count them. deleted: rows of its deletion vector.
 
     modified: when it was written, in milliseconds since 1970; 0 where the caller does not need it.
@@ -101,7 +97,7 @@ class LoggedFile:
 
     rows: int | None
     deleted: int = 0
-    modified: int = field(default=0, compare=False)
+    modified: int = 0
 
     @property
     def visible_rows(self) -> int | None:

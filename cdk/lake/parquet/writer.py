@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from uuid import uuid4
@@ -10,6 +9,7 @@ from uuid import uuid4
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Struct, field
 
 from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.parquet.partitioning import PartitionValues, split
@@ -22,8 +22,7 @@ COUNTED = 100
 """Up to this many columns of a file, the nulls of every column are counted; more would bloat the log as well."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Limits at which the writer flushes buffered rows and closes files."""
 
     group_rows: int = 64_000
@@ -47,8 +46,7 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 
 
-@dataclass(frozen=True)
-class DataFile:
+class DataFile(Struct, frozen=True):
     """A finished file that no version of the table names yet."""
 
     path: str

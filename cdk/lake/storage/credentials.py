@@ -8,13 +8,13 @@ are not there either (a profile, the role of a machine) are found by each machin
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from msgspec import Struct
 from pyarrow import fs
 
 from cdk.base.errors import ConfigError
@@ -50,8 +50,7 @@ _DELTA_OF: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True)
-class _Option:
+class _Option(Struct, frozen=True):
     """A storage option. argument: pyarrow's name for it; empty if only delta-rs needs it. secret: never shown."""
 
     argument: str

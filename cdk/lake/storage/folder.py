@@ -16,6 +16,7 @@ from typing import Self
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
+from msgspec import Struct
 from pyarrow import fs
 
 from cdk.base.errors import CdkError, ConfigError, TransientError
@@ -28,8 +29,7 @@ _UNWRITTEN = re.compile(r"LocalFileSystem error.*Unable to (?:create|copy|rename
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
-@dataclass(frozen=True)
-class FileInfo:
+class FileInfo(Struct, frozen=True):
     """Size and time of a stored file. size: bytes. modified: milliseconds since 1970."""
 
     size: int

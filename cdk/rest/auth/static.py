@@ -2,10 +2,11 @@
 
 from base64 import b64encode
 from collections.abc import Generator, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from urllib.parse import parse_qsl, urlencode
 
 import orjson
+from msgspec.structs import replace
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonValue, from_json, to_json

@@ -1,7 +1,9 @@
 """ResourceStream: the HttpStream that reads a resource."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.errors import FatalError
 from cdk.base.values import JsonValue, Record
@@ -22,8 +24,7 @@ from cdk.streams.page import Page, Token
 from cdk.streams.partitions import following_partitions, parent_partitions
 
 
-@dataclass(frozen=True)
-class Api:
+class Api(Struct, frozen=True):
     """What all resources of a source share.
 
     url, auth: with config placeholders. file: the path of the module that declares them, if any.
@@ -112,7 +113,7 @@ class ResourceStream(HttpStream):
         if self.declared.add_fields:
             added = {name: filled(value, values) for name, value in self.declared.add_fields.items()}
             records = [self._with_added(record, added) for record in records]
-        return page._replace(records=records)
+        return replace(page, records=records)
 
     def _matches_filter(self, record: Record) -> bool:
         for name, value in self.declared.record_filter.items():

@@ -1,8 +1,9 @@
 """ErrorHandler: decides what to do about a response, or about the error raised instead of one."""
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from cdk.base.errors import CdkError
 from cdk.rest.http.messages import Response
@@ -26,8 +27,7 @@ class Action(Enum):
     SPLIT_REQUEST_WINDOW = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """A decision about an attempt. IGNORE accepts the response; if its status is an error, it has no records."""
 
     action: Action

@@ -1,8 +1,9 @@
 """The error handlers of HTTP: rules that interpret responses, then the table of statuses."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol, TypeAlias
+
+from msgspec.structs import replace
 
 from cdk.base.errors import CdkError, TransientError
 from cdk.rest.errors.error_handler import IGNORE, SUCCESS, Action, ErrorHandler, Verdict, fail

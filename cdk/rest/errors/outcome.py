@@ -4,8 +4,9 @@ A signal is an error that asks the reader of the pages to send other requests; t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
+
+from msgspec import Struct
 
 from cdk.base.errors import CdkError, ConfigError, FailureType, FatalError, RateLimited, TransientError
 from cdk.rest.errors.error_handler import Action
@@ -47,8 +48,7 @@ _SIGNALS: Mapping[Action, tuple[type[PagingSignal], str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The meaning of a response, or of the error raised instead of one."""
 
     action: Action

@@ -1,7 +1,8 @@
 """RetryPolicy: how often a request is retried, and the wait before each retry."""
 
-from dataclasses import dataclass, field
 from datetime import timedelta
+
+from msgspec import Struct, field
 
 from cdk.base.errors import CdkError, RateLimited
 from cdk.base.times.clock import Clock, system_clock
@@ -16,8 +17,7 @@ _MARGIN = 1.0
 """Seconds added to the wait of a strategy, because clocks differ (Airbyte adds the same)."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(Struct, frozen=True):
     """How often, and after which waits, requests are retried. Picklable if its strategies are."""
 
     retries: int = 5

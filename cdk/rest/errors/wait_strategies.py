@@ -3,9 +3,10 @@
 import math
 import random as chance
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import CdkError, RateLimited
@@ -23,8 +24,7 @@ Raises RateLimited: when the wait would exceed its limit.
 _TWOFOLD = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(Struct, frozen=True):
     """Growing waits: `first`, then `factor` times the previous one, up to `cap`."""
 
     first: timedelta = timedelta(seconds=1)

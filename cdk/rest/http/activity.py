@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.process.durable_files import replace_file
 from cdk.base.run import current_run, setting
@@ -21,8 +23,7 @@ _WRITTEN_EVERY_SECONDS = 0.5
 _MAX_REASON_LENGTH = 300
 
 
-@dataclass(frozen=True, slots=True)
-class StreamActivity:
+class StreamActivity(Struct, frozen=True):
     """What is currently done for a stream.
 
     pages: how many arrived since its last result. until: when the last waiting request is tried again, in seconds since

@@ -4,9 +4,10 @@ import os
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Self, TypeAlias
+
+from msgspec import Struct
 
 from cdk.base.errors import ConfigError
 
@@ -26,8 +27,7 @@ _INSIDE = IPv4Address("168.63.129.16")
 _EXPECTED = "expected `public`, hosts (api.example.com, *.example.com, 127.0.0.1:8000), or both, separated by commas"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A host in the list of allowed ones: `api.example.com`, `*.example.com` or an address. port: None for any."""
 
     host: str
@@ -40,8 +40,7 @@ class Target:
         return host.endswith(self.host[1:]) if self.host.startswith("*.") else host == self.host
 
 
-@dataclass(frozen=True, slots=True)
-class Egress:
+class Egress(Struct, frozen=True):
     """The hosts to which connections are allowed.
 
     text: the original option. public: whether all hosts with a public address are allowed. targets: hosts that are
@@ -143,8 +142,7 @@ def is_public(address: Address) -> bool:
             return address in _UNICAST and address not in _TEREDO and address.is_global
 
 
-@dataclass(slots=True)
-class _Process:
+class _Process(Struct):
     """The limit of this process, read from its environment on first use."""
 
     egress: Egress | None = None

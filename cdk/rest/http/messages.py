@@ -3,12 +3,14 @@
 import re
 from base64 import b64decode
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, overload
 from urllib.parse import parse_qsl, quote_plus, urldefrag, urlsplit
 
 import orjson
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cdk.base.errors import ConfigError, DecodeError
 from cdk.base.records.exact_json import exact_json
@@ -67,8 +69,7 @@ _NO_NUMBER = re.compile(rb"\b(?:NaN|Infinity)\b")
 _ADVICE = ". It has NaN or Infinity, which JSON does not allow: `JsonDocument(lenient=True)` reads them as null"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Request:
+class Request(Struct, frozen=True):
     """One HTTP request.
 
     url: absolute. If it has a query, `params` are appended to it.
@@ -89,8 +90,8 @@ class Request:
     secret: frozenset[str] = frozenset()
     hidden: frozenset[str] = frozenset()
     stream: bool = False
-    scope: CredentialScope | None = field(default=None, compare=False)
-    login: bool = field(default=False, compare=False)
+    scope: CredentialScope | None = None
+    login: bool = False
 
     @property
     def full_url(self) -> str:
@@ -232,8 +233,8 @@ class Response:
     body: bytes
     url: str
     request: Request
-    _decoded: tuple[JsonValue] | None = field(default=None, init=False)
-    _rest: tuple[tuple[str, ...], bytes] | None = field(default=None, init=False)
+    _decoded: tuple[JsonValue] | None = None
+    _rest: tuple[tuple[str, ...], bytes] | None = None
 
     @property
     def ok(self) -> bool:
@@ -325,7 +326,7 @@ class Response:
 
     def with_request(self, request: Request) -> "Response":
         """Return a copy with `request`, which led to this response by redirects."""
-        return replace(self, request=request)
+        return Response(self.status, self.headers, self.body, self.url, request)
 
     @property
     def text(self) -> str:

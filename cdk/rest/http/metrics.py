@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cdk.base.run import setting
 from cdk.base.values import JsonValue
@@ -16,8 +17,7 @@ from cdk.base.values import JsonValue
 _CLASSES = ("0xx", "1xx", "2xx", "3xx", "4xx", "5xx")
 
 
-@dataclass(slots=True)
-class HttpMetrics:
+class HttpMetrics(Struct):
     """Counts of requests. Several threads may add to them; picklable.
 
     statuses: responses by status class (`2xx`). unanswered: requests without a complete response. retries: attempts

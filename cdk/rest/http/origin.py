@@ -6,10 +6,11 @@ secrets; responses of an API (links, redirects, records of a parent) may not.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from cdk.base.errors import FatalError
 from cdk.base.secret_masking import Secrets
@@ -77,8 +78,7 @@ def named_origins(value: JsonValue) -> Iterator[Origin]:
             yield Origin("https", match[1].lower(), int(match[2] or _PORTS["https"]))
 
 
-@dataclass(frozen=True, slots=True)
-class CredentialScope:
+class CredentialScope(Struct, frozen=True):
     """The origins to which the secrets of a request may go.
 
     origins: a host may contain `*`, which matches text between two dots: `*.example.com`.

@@ -12,11 +12,12 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cache
 from ipaddress import ip_address
 from types import FrameType
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from cdk.base.errors import ConfigError, FatalError
 from cdk.base.process.connector_line import calling_line
@@ -32,8 +33,7 @@ class OwnConnection(FatalError):
     """Code outside the kit opens a connection while the network is simulated."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Connection:
+class _Connection(Struct, frozen=True):
     """A connection that is about to be opened, or the lookup of a name before one.
 
     port: None for a lookup without a port. sends: whether this alone means that something is sent. Connecting a

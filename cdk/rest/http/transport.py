@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import copy
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Protocol, TypeAlias
 from urllib.parse import urljoin
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.errors import FatalError
 from cdk.base.run import setting
@@ -66,8 +68,7 @@ class Offline(Transport):
     blocks_own_connections: bool = True
 
 
-@dataclass(slots=True)
-class _Process:
+class _Process(Struct):
     """The transport that replaces the network in this process, if any."""
 
     network: Transport | None = None

@@ -11,8 +11,10 @@ Lanes of a task that died, or was copied, come back as if it had used them compl
 import math
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import chain
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cdk.base.times.clock import Clock, system_clock
 from cdk.rest.limits.task_share import NOTHING, BudgetUsage, TaskShare
@@ -63,8 +65,7 @@ class BudgetAllocator:
         return tuple(sorted(at for at in self._calls.get(budget, ()) if at > after and at >= renewed))
 
 
-@dataclass
-class _KnownBudget:
+class _KnownBudget(Struct):
     """The lanes of a known budget.
 
     parts: how many of its finer lanes make up a common lane. free: those not leased. calls: on each of them.

@@ -4,7 +4,8 @@ import math
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cdk.base.process.interruption import Interrupted
 from cdk.rest.limits.task_share import NOTHING, UNSHARED, BudgetUsage, Rates, TaskShare

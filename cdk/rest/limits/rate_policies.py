@@ -6,8 +6,9 @@ it may be sent: the caller waits until then, once, and later calls get later tim
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
 
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import ConfigError
@@ -15,8 +16,7 @@ from cdk.rest.http.messages import Request, query_of
 from cdk.rest.limits.task_share import Rates
 
 
-@dataclass(frozen=True, slots=True)
-class RequestMatcher:
+class RequestMatcher(Struct, frozen=True):
     """Matches requests that have all of these parts; without parts, every request."""
 
     method: str = ""
@@ -51,8 +51,7 @@ class RequestMatcher:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class CallRatePolicy:
+class CallRatePolicy(Struct, frozen=True):
     """How often some requests may be sent. Raises ConfigError: when a rate is zero or allows less than one request."""
 
     rates: Rates | None = None

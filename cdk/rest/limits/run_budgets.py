@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cdk.base.process.request_lease import current_lease
 from cdk.rest.limits.budget_lanes import BudgetAllocator

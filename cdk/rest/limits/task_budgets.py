@@ -5,7 +5,8 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cdk.base.run import setting
 from cdk.rest.limits.budget_slice import BudgetSlice, TermEnded
@@ -48,8 +49,7 @@ class TaskBudgets:
             return dict.fromkeys(self._refused, NOTHING) | used
 
 
-@dataclass
-class SliceTerm:
+class SliceTerm(Struct):
     """How long a slice may wait for its next call.
 
     remaining: returns the seconds until its task ends; infinite for its first call.

@@ -1,5 +1,6 @@
 """TaskShare: one task's part of what an API allows, when several tasks of a sync read from it at the same time.
 
+from msgspec import Struct, field
 A limit of `c` calls in any `p` seconds is modelled as `c` places, each free again `p` seconds after it was taken. The
 places are dealt to lanes in turn, and a task leases some of the lanes while it runs. No task takes a place of another
 task's lane, so all tasks together keep the limit without communicating. If there are more lanes than places, the lanes
@@ -10,15 +11,16 @@ budget.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 Rates: TypeAlias = Sequence[tuple[int, float]]
 """Limits and their periods in seconds; all apply at once. Empty: only what the API reports is a limit."""
 
 
-@dataclass(frozen=True)
-class BudgetUsage:
+class BudgetUsage(Struct, frozen=True):
     """The known usage of a budget."""
 
     calls: tuple[float, ...] = ()
@@ -33,7 +35,7 @@ class BudgetUsage:
     """The largest of its limits."""
     lanes: int = 0
     """The maximum number of lanes with a place each; 0 if they take turns, so that there may be any number."""
-    used: float = field(default=0.0, compare=False)
+    used: float = 0.0
     """The fraction of its allowance that a task has used."""
 
     def __add__(self, other: "BudgetUsage") -> "BudgetUsage":
@@ -44,8 +46,7 @@ class BudgetUsage:
         return BudgetUsage(calls, closed, renewed, period_seconds, limit, lanes)
 
 
-@dataclass(frozen=True)
-class TaskShare:
+class TaskShare(Struct, frozen=True):
     """The lanes that a task holds, and their usage before the task."""
 
     lanes: tuple[int, ...] = (0,)

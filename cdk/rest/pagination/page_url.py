@@ -4,9 +4,10 @@ Such a URL comes from a response, and later from a saved state. The request's sc
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from urllib.parse import urljoin
+
+from msgspec.structs import replace
 
 from cdk.base.errors import BadState
 from cdk.base.secret_masking import SecretMarks

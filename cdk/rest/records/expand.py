@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from cdk.base.errors import DecodeError
 from cdk.base.logs import FirstWarning
 from cdk.base.values import FieldValue, Record, copied, json_kind
@@ -13,8 +15,7 @@ _ORIGINAL = "original_record"
 _NOTHING = object()
 
 
-@dataclass(frozen=True, slots=True)
-class Truncation:
+class Truncation(Struct, frozen=True):
     """How to detect that a list is truncated, and how to get the complete list.
 
     where: the path in the record of a value that is true if the list is truncated. fetch: returns the complete list for

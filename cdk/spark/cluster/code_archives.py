@@ -10,17 +10,17 @@ import hashlib
 import re
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
 
 # The earliest time that a zip file can store. A fixed time makes archives of the same code identical.
 _ALWAYS = (1980, 1, 1, 0, 0, 0)
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(Struct, frozen=True):
     """Files that are sent together. files: by their path in the archive, with `/`."""
 
     name: str

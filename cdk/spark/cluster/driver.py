@@ -9,12 +9,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
 
 import pyarrow as pa
+from msgspec import Struct, field
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -113,8 +113,7 @@ def _failures() -> tuple[type[Exception], ...]:
     return (PySparkException, OSError, *clients)
 
 
-@dataclass(frozen=True)
-class JvmDriver:
+class JvmDriver(Struct, frozen=True):
     """The driver whose JVM belongs to this process."""
 
     session: SparkSession
@@ -200,8 +199,7 @@ def using_this_python(session: SparkSession) -> Iterator[None]:
                     context.environment["PYTHONPATH"] = original.paths
 
 
-@dataclass
-class _OriginalSettings:
+class _OriginalSettings(Struct):
     """The original settings of a context, and the number of active blocks that have changed them."""
 
     python: str

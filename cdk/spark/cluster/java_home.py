@@ -12,9 +12,10 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from cdk.base.errors import ConfigError
 from cdk.lake.storage.folder import cache_folder
@@ -88,8 +89,7 @@ def major_version(version: str) -> int:
     return int(match[1]) if match else 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Java:
+class _Java(Struct, frozen=True):
     """What a Java reports about itself. has_vector: whether it starts with the flag that Spark's launcher passes."""
 
     home: Path

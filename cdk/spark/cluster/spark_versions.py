@@ -5,9 +5,10 @@ Call `require` before importing what an older pyspark does not have.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from cdk.base.errors import ConfigError
 
@@ -29,8 +30,7 @@ class Ability(StrEnum):
     JAVA_24 = "Java 24 or newer"
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(Struct, frozen=True):
     """The first version with an ability, what earlier versions lack, and what to do with these."""
 
     since: Version

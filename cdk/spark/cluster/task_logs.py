@@ -8,7 +8,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cdk.base.logs import STREAM, log_records, logger, retries
 from cdk.base.process.printed_lines import printed, printing_to
@@ -21,8 +22,7 @@ _MOST = 1_000
 _FORMAT = logging.Formatter()
 
 
-@dataclass(frozen=True)
-class TaskLine:
+class TaskLine(Struct, frozen=True):
     """A message that a task logged or printed. stream: the stream that was being read, if known."""
 
     text: str

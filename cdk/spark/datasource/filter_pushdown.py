@@ -6,11 +6,11 @@ skip nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
 import pyarrow as pa
+from msgspec.structs import replace
 from pyspark.sql import datasource  # filters are accessed only where they are used: 4.0 has none
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 

@@ -6,8 +6,10 @@ records there were. A stream without a cursor advances partition by partition, e
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.values import FieldValue
@@ -26,16 +28,14 @@ _FAR = datetime(9998, 1, 1, tzinfo=UTC)
 """The present, as passed to a cursor for windows up to a value, or up to its own end."""
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(Struct, frozen=True):
     """The value up to which a batch reads. closing: it is the cursor's own end, and nothing follows its last window."""
 
     until: FieldValue
     closing: bool = False
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """A slice, and its partition's position after it; or, without a slice, how far the parents are covered."""
 
     slice: Slice | None = None

@@ -4,8 +4,8 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from pyspark.cloudpickle import register_pickle_by_value
 
 from cdk.base.errors import CdkError, ConfigError, FatalError
@@ -25,8 +25,7 @@ from cdk.streams.source import Source, named_stream
 from cdk.streams.stream import Stream
 
 
-@dataclass(frozen=True)
-class OpenStream:
+class OpenStream(Struct, frozen=True):
     """A stream, the secrets of its config, and the state that a read starts from."""
 
     stream: Stream

@@ -6,11 +6,11 @@ batch that is repeated after a restart requests the same windows.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from math import inf
 
 import pyarrow as pa
+from msgspec.structs import replace
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -38,7 +38,7 @@ from cdk.state.stream_state import StreamState
 from cdk.state.wire import decode, encode
 from cdk.streams.checkpoint.parent_state import without_states
 from cdk.streams.cursor import Side
-from cdk.streams.read_slice import ReadPage
+from cdk.streams.page import ReadPage
 from cdk.streams.stream import Stream
 
 Offset = dict[str, str]
@@ -111,7 +111,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if cursor is None or not cursor.by_request or window is None or window.last:
             return page
         records = [record for record in page.records if cursor.side(window, record.get(cursor.field)) not in _BEYOND]
-        return page._replace(records=records)
+        return replace(page, records=records)
 
 
 class _BatchPlanner:

@@ -1,10 +1,10 @@
 """Distributes slices to Spark's input partitions, and reads a partition in a task as Arrow batches of table columns."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import inf
 
 import pyarrow as pa
+from msgspec import Struct, field
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -24,7 +24,8 @@ from cdk.rest.limits.task_share import UNSHARED, TaskShare
 from cdk.spark.cluster.task_logs import masked_lines
 from cdk.spark.datasource.open_stream import OpenStream, masking
 from cdk.state.slice import Slice
-from cdk.streams.read_slice import ReadPage, read_slice
+from cdk.streams.page import ReadPage
+from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import Stream, StreamCopies
 
 GENERATION = 0
@@ -34,8 +35,7 @@ Keep = Callable[[Slice, ReadPage], ReadPage]
 """Returns the page without the records to leave out."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskSlices:
+class TaskSlices(Struct, frozen=True):
     """What one task reads; sent to the task.
 
     threads: maximum number of its slices, or of their pages, that it reads at once. tokens: the access tokens of the
@@ -48,8 +48,7 @@ class TaskSlices:
     share: TaskShare = UNSHARED
 
 
-@dataclass(frozen=True)
-class TaskReader:
+class TaskReader(Struct, frozen=True):
     """Reads a stream's slices in tasks; sent to each task with the stream and its columns.
 
     concurrency: maximum number of slices read at once, in all tasks together. tasks: how many tasks run at once.

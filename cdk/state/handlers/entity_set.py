@@ -17,7 +17,8 @@ every seen id that is not PRESENT is revived.
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cdk.base.errors import BadState
 from cdk.base.values import JsonValue
@@ -29,8 +30,7 @@ ENTITIES = Kind("cdk/entity-set")
 PRESENT, LEAVING, UNSURE = 1, 0, 2
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """The result of comparing a scope in this run with the known ids."""
 
     previous: int

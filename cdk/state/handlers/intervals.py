@@ -5,9 +5,10 @@ that return sets return normal ones.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from cdk.base.errors import ConfigError
 
@@ -15,8 +16,7 @@ _MONDAY = datetime(1970, 1, 5, tzinfo=UTC)
 """A timestamp at which a week, a day and an hour start."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Interval:
+class Interval(Struct, frozen=True, order=True):
     """The time from `start` up to but excluding `end`, both with a time zone."""
 
     start: datetime

@@ -8,8 +8,9 @@ only counts as read if it had ended at least `settle` before the run started, be
 Ranges that were read with another selection do not count.
 """
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
 
 from cdk.base.errors import BadState, BugError, ConfigError
 from cdk.base.logs import logger
@@ -25,8 +26,7 @@ INTERVALS = Kind("cdk/intervals")
 _BUCKETS = {"HOUR": timedelta(hours=1), "DAY": timedelta(days=1), "WEEK": timedelta(weeks=1)}
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """The ranges that a run should read, in whole buckets."""
 
     requested: Interval

@@ -1,7 +1,8 @@
 """Guards: conditions for removing anything. Used for entity sets in slots and for rows of tables."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cdk.base.errors import StateError
 from cdk.state.handlers.options import StatefulOptions
@@ -16,8 +17,7 @@ class RemovalRefused(StateError):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class EntityCounts:
+class EntityCounts(Struct, frozen=True):
     """Figures of a scope. previous: known and not leaving; current: seen now; missing: removals, without retries."""
 
     previous: int

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cdk.base.values import JsonValue, Stored
 from cdk.state.handlers.options import StatefulOptions
@@ -13,8 +14,7 @@ from cdk.state.log.state_log import StateLog
 from cdk.state.stores.memory import MemoryStore
 
 
-@dataclass(frozen=True, slots=True)
-class StatefulRun:
+class StatefulRun(Struct, frozen=True):
     """A session with its log, its mode and the user's options. Made by `stateful_run`."""
 
     log: StateLog

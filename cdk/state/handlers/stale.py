@@ -12,8 +12,9 @@ capped, filtered or never read loses nothing; the other scopes proceed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from cdk.base.errors import BugError
 from cdk.base.logs import logger
@@ -41,8 +42,7 @@ class EntitySink(Protocol):
         """Clear the flag of entities that are flagged as removed. Return the ids that are certainly visible."""
 
 
-@dataclass(frozen=True)
-class ScopeReport:
+class ScopeReport(Struct, frozen=True):
     """What `reconcile` did in a scope. `previous`, `current` and `missing` are figures from before the guards."""
 
     scope: str
@@ -64,15 +64,13 @@ class ScopeReport:
     """Why nothing was removed; empty if removals were allowed."""
 
 
-@dataclass
-class _Part:
+class _Part(Struct):
     """A pass over a scope or a part of it. done: it reached its end."""
 
     done: bool = False
 
 
-@dataclass
-class _Scope:
+class _Scope(Struct):
     """What this run has seen of a scope."""
 
     present: set[str] = field(default_factory=set)

@@ -1,9 +1,10 @@
 """StateRecord: one immutable entry of a log, which names every slot. Stored as canonical JSON."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from cdk.base.errors import BadState
 from cdk.base.values import JsonObject, JsonValue, Stored, canonical
@@ -18,8 +19,7 @@ RecordStatus: TypeAlias = Literal["partial", "final", "rolled_back", "reset", "i
 _FIELDS = ("format", "key", "seq", "first", "parent", "attempt", "status", "run", "slots", "effects", "created_at")
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """One slot of a record, as JSON so that fields of newer kits are preserved.
 
     `kind`, `version`; `since`: the record that last changed it; `digest` of `[kind, version, value]`; `bytes`: the
@@ -47,8 +47,7 @@ class Slot:
         return maps
 
 
-@dataclass(frozen=True)
-class StateRecord:
+class StateRecord(Struct, frozen=True, dict=True):
     """Record `seq` of a log.
 
     parent: digest of the previous record, None for the first. first: number of the oldest record that the log still

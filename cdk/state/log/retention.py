@@ -1,7 +1,8 @@
 """Retention: how much history a log keeps, and the removal of the rest."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from cdk.base.errors import BadState, ConfigError
 from cdk.state.log.record import StateRecord
@@ -12,8 +13,7 @@ _FEW = 32
 """Number of records up to which every sweep may read all of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Struct, frozen=True):
     """Keeps the last `records` records, and additionally all that are younger than `age`.
 
     The log itself states what may be removed: a record's `first` is the number of the oldest record still needed.

@@ -11,8 +11,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.errors import ConfigError, StateConflict, StateError, TransientError
 from cdk.base.logs import logger
@@ -30,8 +32,7 @@ Write: TypeAlias = Literal["commit", "none"]
 _AT = "at:"
 
 
-@dataclass(frozen=True, slots=True)
-class Mode:
+class Mode(Struct, frozen=True):
     """Which state a run sees and whether it writes. read: `latest`, `ignore` or `at:<seq>`; write: `commit` or `none`.
 
     Raises ConfigError: when a value is anything else.

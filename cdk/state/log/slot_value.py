@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cdk.base.errors import BadState
 from cdk.base.values import JsonValue, Stored
@@ -12,8 +13,7 @@ from cdk.state.log.canonical_json import digest, dumps_canonical
 _SLOT = re.compile(r"[a-z][a-z0-9_-]*:[^\x00-\x1f\x7f]{0,400}")
 
 
-@dataclass(frozen=True, slots=True)
-class PackedMap:
+class PackedMap(Struct, frozen=True):
     """An object inside a value that is already stored as layers (`cdk.state.layers`); the log copies these unchanged.
 
     at: path of keys at which it belongs in the value; the value has the parent object. size: bytes of its keys and
@@ -25,8 +25,7 @@ class PackedMap:
     layers: Sequence[PackedLayer]
 
 
-@dataclass(frozen=True, slots=True)
-class StateValue:
+class StateValue(Struct, frozen=True, repr_omit_defaults=True):
     """A JSON value with its meaning (`kind`, such as `cdk/stream`) and the version of that meaning.
 
     maps: parts that are not in `value`; always empty in values returned by a log.
@@ -35,11 +34,10 @@ class StateValue:
     kind: str
     version: int
     value: Stored
-    maps: Sequence[PackedMap] = field(default=(), repr=False)
+    maps: Sequence[PackedMap] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """A kind of value and its current version, as known to the code that uses it.
 
     migrations: maps a version to a function that converts a value of it to the next version. The functions are pure
@@ -72,8 +70,7 @@ class Kind:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class Frozen:
+class Frozen(Struct, frozen=True):
     """A checked value to be appended, as the exact bytes that were checked.
 
     base: text of the slot's value in the parent record, where known; a large value is then stored as a difference.

@@ -9,8 +9,9 @@ the hashes of recent blocks tell from which number on.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Self
+
+from msgspec import Struct
 
 from cdk.base.errors import BadState, ConfigError, FatalError
 from cdk.base.values import JsonValue
@@ -21,8 +22,7 @@ from cdk.state.source_state.slots import ETAG, read_slot, slot_of
 KIND = Kind("cdk/block-height")
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """A block of a chain. number: from 0. hash: hexadecimal, ignoring case and a leading `0x`. parent: a hash."""
 
     number: int

@@ -11,10 +11,11 @@ at or below the floor and count as read. "Newest" is by the order; files are com
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal, Self, TypeAlias, get_args
+
+from msgspec import Struct
 
 from cdk.base.errors import BadState, ConfigError, FatalError, NotFound
 from cdk.state.log.session import StateSession
@@ -22,8 +23,7 @@ from cdk.state.log.slot_value import Kind, StateValue
 from cdk.state.source_state.slots import ETAG, read_slot, slot_of
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFile:
+class SourceFile(Struct, frozen=True):
     """A file of a source.
 
     path: relative to the root of the source, with `/`. size: bytes. modified: nanoseconds since 1970. etag: the version
@@ -74,8 +74,7 @@ _DIGITS = re.compile(r"(\d+)")
 _Key: TypeAlias = tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(Struct, frozen=True):
     """A file to read. why: `new`; `late`, if it sorts before files already read; or `changed` since it was read."""
 
     file: SourceFile

@@ -7,9 +7,11 @@ plain map.
 import hashlib
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal, Self, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.times.clock import Clock, parse_timestamp, system_clock
 from cdk.state.log.session import StateSession
@@ -150,8 +152,7 @@ class HttpProbe:
         return self._clock().astimezone(UTC).isoformat(timespec="milliseconds")
 
 
-@dataclass(frozen=True, slots=True)
-class HttpSnapshot:
+class HttpSnapshot(Struct, frozen=True):
     """A picklable snapshot of what is known of a source's responses, for the processes that make the requests.
 
     known: validators by request. now: time of the snapshot by the clock of the process that owns the state, so that the

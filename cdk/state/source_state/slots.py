@@ -7,7 +7,8 @@ Open Data Fabric, RFC 4: source state (there `source`, in today's schema `source
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cdk.base.errors import BadState
 from cdk.base.values import Stored
@@ -69,8 +70,7 @@ def read_text(value: StateValue, path: str) -> str:
     return value.value
 
 
-@dataclass(frozen=True, slots=True)
-class SourceState:
+class SourceState(Struct, frozen=True):
     """The state of one source as Open Data Fabric defines it. `value` is opaque to code that does not know `kind`."""
 
     source_name: str

@@ -9,9 +9,11 @@ without validators. RFC 9110, section 8.8.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from datetime import UTC
 from email.utils import format_datetime, parsedate_to_datetime
+
+from msgspec import Struct
+from msgspec.structs import fields
 
 from cdk.base.errors import BadState
 from cdk.base.times.clock import parse_timestamp
@@ -26,8 +28,7 @@ UNBOUND = ""
 """The fingerprint of validators from Open Data Fabric, which does not bind them to a request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Validators:
+class Validators(Struct, frozen=True):
     """What is known about the last response to a request.
 
     etag, last_modified: the headers, verbatim; None if missing. sha256, length: hexadecimal digest and bytes of the

@@ -1,7 +1,8 @@
 """StateKey: the pipeline that a state log belongs to."""
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cdk.base.errors import ConfigError
 
@@ -9,8 +10,7 @@ STATE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 """Matches names that stores can use in paths."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class StateKey:
+class StateKey(Struct, frozen=True, order=True):
     """The identity of a log: a pipeline's name inside a namespace. Set by a person, never generated.
 
     Both are 1 to 200 letters, digits, `.`, `_` and `-`, not starting with a dot, because stores use them in paths.

@@ -1,9 +1,10 @@
 """ParentState: the progress of a parent stream, up to which its records have become partitions."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
+
+from msgspec import Struct
 
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
@@ -13,13 +14,12 @@ Until = Callable[[datetime], StreamState | None]
 """Returns the parent's state as if its read had ended at that time; None if the read is unfinished."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParentState:
+class ParentState(Struct, frozen=True):
     """A marker among partitions: all partitions before it stem from records that the parent's `state` covers."""
 
     name: str
     state: StreamState
-    until: Until | None = field(default=None, compare=False, repr=False)
+    until: Until | None = None
 
     def no_later(self, end: datetime) -> "ParentState | None":
         """The parent's state as if its read had ended at `end` at the latest; None while the read is unfinished."""

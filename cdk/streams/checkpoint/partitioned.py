@@ -2,9 +2,10 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import chain
+
+from msgspec.structs import replace
 
 from cdk.base.logs import logger
 from cdk.base.values import canonical

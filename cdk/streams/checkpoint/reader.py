@@ -5,8 +5,9 @@ A reader stays on one thread, which owns the state; the slices that it hands out
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from cdk.state.position import Checkpoint, Edge, Position, Start
 from cdk.state.slice import Partition, Slice

@@ -1,15 +1,16 @@
 """Records that a source returns more than once: how edges remember them, and which window emits them."""
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.state.position import Edge, Position
 from cdk.state.window import Window
 from cdk.streams.cursor import Cursor
 
 
-@dataclass(slots=True)
-class OpenedWindow:
+class OpenedWindow(Struct):
     """A window that was handed out, with its progress."""
 
     window: Window

@@ -2,8 +2,9 @@
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from cdk.base.values import JsonValue
 from cdk.state.ack import AckQueue, Ticket

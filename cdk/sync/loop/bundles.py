@@ -15,9 +15,11 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import count
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cdk.base.errors import TransientError
 from cdk.base.process.concurrency import Learned
@@ -69,8 +71,7 @@ class BundleKind(IntEnum):
     """Slices that are committed in the order of the read, dealt to tasks one wave after the other."""
 
 
-@dataclass(frozen=True)
-class Bundle:
+class Bundle(Struct, frozen=True):
     """The slices of one task."""
 
     slices: Sequence[SliceTask]
@@ -109,8 +110,7 @@ class Suspects:
         self._known.pop(id(slice), None)
 
 
-@dataclass(eq=False)
-class _Queue:
+class _Queue(Struct, eq=False):
     """The waiting slices of one kind: of one stream with a limit, of all `in_one_task` streams, or of all others."""
 
     kind: BundleKind

@@ -13,9 +13,11 @@ requests that are still to be made.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.errors import BadState, StateTooLarge
 from cdk.base.values import JsonValue, canonical, to_json
@@ -32,8 +34,7 @@ _SHOWN = len("sha256:") + 8
 """Number of characters of a fingerprint to show, enough to tell two requests apart."""
 
 
-@dataclass(frozen=True)
-class FollowSettings:
+class FollowSettings(Struct, frozen=True):
     """How one stream is followed in one sync.
 
     config: the connector's config as text, secrets masked. code: digest of the code that turns responses into records.

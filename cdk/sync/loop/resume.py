@@ -1,8 +1,9 @@
 """Where a stream's sync starts: its state and generation, derived from what earlier syncs have committed."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger

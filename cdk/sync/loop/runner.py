@@ -3,11 +3,12 @@
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from cdk.base.errors import CdkError
 from cdk.base.logs import logger

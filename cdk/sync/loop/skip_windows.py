@@ -12,10 +12,11 @@ a killed sync could not write, the next one writes before it reads. A window is
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from datetime import datetime
 from itertools import takewhile
 from typing import Literal
+
+from msgspec.structs import replace
 
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets

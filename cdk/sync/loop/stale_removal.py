@@ -6,8 +6,10 @@ it had when the read started is part of its state.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
@@ -30,8 +32,7 @@ from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.settings.stream_plan import StreamPlan
 
 
-@dataclass(frozen=True)
-class RemovalRequest:
+class RemovalRequest(Struct, frozen=True):
     """What a sync is to do with rows of a stream that its complete read does not see."""
 
     options: RemoveStaleOptions

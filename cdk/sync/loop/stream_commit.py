@@ -7,7 +7,9 @@ If the source is asked whether it has changed, nothing is committed until it has
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.logs import logger
 from cdk.base.task_map import TaskMap
@@ -34,8 +36,7 @@ LOST_IN_A_ROW = 3
 """After how many consecutive losses of files a stream ends with an error."""
 
 
-@dataclass(frozen=True)
-class CommitOutcome:
+class CommitOutcome(Struct, frozen=True):
     """The outcome of one commit."""
 
     committed: Committed

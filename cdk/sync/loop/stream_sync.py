@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
+from msgspec.structs import replace
 
 from cdk.base.errors import CdkError, TransientError
 from cdk.base.logs import FirstWarning, SliceErrors, logger, warn, warnings_in
@@ -25,7 +25,7 @@ from cdk.rest.auth.tokens import IssuedToken, access_tokens
 from cdk.rest.http.activity import activities, working_for
 from cdk.rest.http.metrics import HttpMetrics, counting
 from cdk.state.slice import Slice
-from cdk.streams.read_slice import PageWarnings
+from cdk.streams.page import PageWarnings
 from cdk.streams.stream import Stream
 from cdk.sync.loop.conditional_state import FollowSettings
 from cdk.sync.loop.resume import (

@@ -1,11 +1,12 @@
 """TableWriting: the table that a stream is written to, its planned columns, and its write mode."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.errors import StateError
 from cdk.base.logs import FirstWarning, logger
@@ -49,8 +50,7 @@ from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.messages import WriteTarget
 
 
-@dataclass(frozen=True)
-class GrownFiles:
+class GrownFiles(Struct, frozen=True):
     """The files of tasks after the table's columns have grown, rewritten where necessary."""
 
     files: list[Sequence[DataFile] | None]

@@ -9,10 +9,12 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.errors import TransientError
 from cdk.base.logs import logger
@@ -55,8 +57,7 @@ _SHORTEST_WATCH_SECONDS = 1.0
 """The minimum that `watch` is called with while tasks run, because 0 means that no task runs."""
 
 
-@dataclass(frozen=True)
-class _RunningTask:
+class _RunningTask(Struct, frozen=True):
     """A running task; after interim results, the part of it that continues after the last one."""
 
     workers: Workers

@@ -1,7 +1,9 @@
 """Counts of a stream's sync by slice and by commit, bounded in size, and what each kind of worker has read."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cdk.lake.delta.receipt import Receipt
 from cdk.lake.parquet.writer import DataFile
@@ -14,8 +16,7 @@ LISTED = 100
 """Maximum number of slices, and of commits, that are listed individually; a sync may have a million of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordCounts:
+class RecordCounts(Struct, frozen=True):
     """Record counts of one slice, or the sums of several, as counted by the slices."""
 
     read: int = 0
@@ -38,8 +39,7 @@ class RecordCounts:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SliceCounts:
+class SliceCounts(Struct, frozen=True):
     """Records of the first slices of a stream, each by its partition and window, and of all other slices together."""
 
     listed: Mapping[str, RecordCounts] = field(default_factory=dict)
@@ -53,8 +53,7 @@ class SliceCounts:
         return replace(self, others=self.others.plus(progress))
 
 
-@dataclass(frozen=True, slots=True)
-class CommitCount:
+class CommitCount(Struct, frozen=True):
     """The figures of one commit."""
 
     table_version: int
@@ -70,8 +69,7 @@ class CommitCount:
     receipt: Receipt = field(default_factory=Receipt)
 
 
-@dataclass(frozen=True, slots=True)
-class CommitCounts:
+class CommitCounts(Struct, frozen=True):
     """The newest commits of a sync, oldest first. receipt, seconds: the sums of all its commits."""
 
     listed: Sequence[CommitCount] = ()
@@ -85,8 +83,7 @@ class CommitCounts:
         return CommitCounts((*self.listed, commit)[-LISTED:], self.receipt + receipt, self.seconds + seconds)
 
 
-@dataclass(frozen=True)
-class StaleCount:
+class StaleCount(Struct, frozen=True):
     """What was done with the rows that a complete read did not see."""
 
     removal: str
@@ -110,8 +107,7 @@ class StaleCount:
         return bool(self.missing and self.retained_because) and self.removal != "report"
 
 
-@dataclass
-class ReadBy:
+class ReadBy(Struct):
     """The totals of the tasks in one place: this process or Spark."""
 
     tasks: int = 0
@@ -120,8 +116,7 @@ class ReadBy:
     records: int = 0
 
 
-@dataclass
-class Readers:
+class Readers(Struct):
     """What this process and Spark have read. Belongs to the driver's thread."""
 
     concurrency: ConcurrencyCount = field(default_factory=ConcurrencyCount)

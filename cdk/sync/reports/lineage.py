@@ -12,13 +12,13 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
 from deltalake import Schema
+from msgspec import Struct
 
 from cdk.base.logs import logger
 from cdk.base.secret_masking import HIDDEN, Secrets
@@ -46,8 +46,7 @@ class Running(Protocol):
         """The report of what the stream has read and written so far."""
 
 
-@dataclass(frozen=True)
-class NotRead:
+class NotRead(Struct, frozen=True):
     """A stream that is not read, because it is redundant, or its table or schema is unusable."""
 
     current_report: StreamReport

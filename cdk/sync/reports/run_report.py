@@ -1,12 +1,13 @@
 """The report of a run, for programs: `spark-cdk sync --report FILE`. Described in docs/reference/run-report.md."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import orjson
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from cdk.base.errors import FailureType
 from cdk.base.process.durable_files import replace_file
@@ -32,8 +33,7 @@ _HINTS: Mapping[FailureType, str] = {
 }
 
 
-@dataclass(frozen=True)
-class RunFacts:
+class RunFacts(Struct, frozen=True):
     """Facts about a run besides its streams."""
 
     pipeline: str = ""
@@ -51,7 +51,7 @@ class RunFacts:
     """The error that ended the run."""
     interrupted: str = ""
     """What interrupted the run: `Ctrl-C`, `SIGTERM`, or the limit that was reached."""
-    mask: Callable[[str], str] = field(default=str, compare=False, repr=False)
+    mask: Callable[[str], str] = str
     """Masks secrets in texts."""
 
     def ended_by(self, error: BaseException) -> "RunFacts":
@@ -61,8 +61,7 @@ class RunFacts:
         return replace(self, failure=Failure.of(error))
 
 
-@dataclass(frozen=True)
-class SyncResult:
+class SyncResult(Struct, frozen=True):
     """The result of a sync. streams: one report per stream, in the order of the source. run: facts about all of them.
 
     traces: the file with full error messages and tracebacks, without secrets; None if nothing went wrong.
@@ -97,8 +96,8 @@ def run_report(run: RunFacts, streams: Sequence[StreamReport]) -> Report:
         "ended_at": run.ended.isoformat(),
         "duration_seconds": round((run.ended - run.started).total_seconds(), 3),
         "spark": {"version": readers.version, "master": readers.master} if readers.version else None,
-        "read_by": {"process": asdict(readers.process), "spark": asdict(readers.spark)},
-        "concurrency": asdict(readers.concurrency) if readers.concurrency.settled else None,
+        "read_by": {"process": to_builtins(readers.process), "spark": to_builtins(readers.spark)},
+        "concurrency": to_builtins(readers.concurrency) if readers.concurrency.settled else None,
         "records": _sums(streams),
         "http": sum((stream.http for stream in streams), run.http).to_json(),
         "error": _error(run.failure),
@@ -142,14 +141,18 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Js
             "done": stream.completed_slices,
             "restarted": stream.restarted,
             # Masked before it is truncated, because half a secret would not be recognised.
-            "listed": [{"slice": mask(name)[:_LONGEST_NAME], **asdict(counts)} for name, counts in detailed.items()],
-            "others": asdict(others),
+            "listed": [
+                {"slice": mask(name)[:_LONGEST_NAME], **to_builtins(counts)} for name, counts in detailed.items()
+            ],
+            "others": to_builtins(others),
         },
         "commits": {
             "count": stream.commits,
             "seconds": round(stream.by_commit.seconds, 3),
-            "receipt": asdict(stream.by_commit.receipt),
-            "listed": [{**asdict(commit), "seconds": round(commit.seconds, 3)} for commit in stream.by_commit.listed],
+            "receipt": to_builtins(stream.by_commit.receipt),
+            "listed": [
+                {**to_builtins(commit), "seconds": round(commit.seconds, 3)} for commit in stream.by_commit.listed
+            ],
         },
         "stale": None if stream.stale is None else _stale(stream.stale),
         "window": stream.window or None,
@@ -161,7 +164,7 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Js
 
 
 def _stale(stale: StaleCount) -> Mapping[str, JsonValue]:
-    figures = {name: value for name, value in asdict(stale).items() if name != "refused"}
+    figures = {name: value for name, value in to_builtins(stale).items() if name != "refused"}
     return {**figures, "retained_because": stale.retained_because or None}
 
 

@@ -1,8 +1,10 @@
 """StreamReport: the status and figures of a stream in a sync."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cdk.lake.delta.write_modes import traits_of
 from cdk.rest.http.metrics import HttpMetrics
@@ -23,8 +25,7 @@ class Status(StrEnum):
     """Not started, because the sync's window was read before."""
 
 
-@dataclass(frozen=True)
-class StreamReport:
+class StreamReport(Struct, frozen=True):
     """The status and figures of a stream in a sync."""
 
     name: str

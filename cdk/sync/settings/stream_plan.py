@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass
 from datetime import timedelta
+
+from msgspec import Struct
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonValue, dotted
@@ -25,8 +26,7 @@ _LONGEST_NAME = 255 - len(HISTORY)
 _FORGET_AFTER = timedelta(days=30)
 
 
-@dataclass(frozen=True)
-class StreamPlan:
+class StreamPlan(Struct, frozen=True):
     """A stream, its table's folder, and how it is read and written."""
 
     stream: Stream

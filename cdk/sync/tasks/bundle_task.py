@@ -9,9 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 from uuid import uuid4
+
+from msgspec.structs import replace
 
 from cdk.base.errors import ConfigError, FatalError, StateError, TransientError
 from cdk.base.logs import logger
@@ -37,7 +38,7 @@ from cdk.rest.tracing import Trace, tracing
 from cdk.sources.crashes import CRASH_SECRETS
 from cdk.state.position import Checkpoint, Done, Position
 from cdk.state.slice import Slice
-from cdk.streams.read_slice import ReadPage
+from cdk.streams.page import ReadPage
 from cdk.streams.stream import StreamCopies, full_name
 from cdk.sync.tasks.interim_results import InterimResults
 from cdk.sync.tasks.messages import BundleJob, BundleResult, Failure, SliceResult, SliceTask, WriteTarget
@@ -321,7 +322,7 @@ def _read_slice(
                 task_time.got_page()
                 crash_point("page_read")
                 buffer.pages_read += 1
-                yield page if trace is None else page._replace(source=_source(target, task, trace, buffer.pages_read))
+                yield page if trace is None else replace(page, source=_source(target, task, trace, buffer.pages_read))
                 if buffer.broken or (
                     resumable and page.position != slice.start and task_time.ends_slice(page.position)
                 ):

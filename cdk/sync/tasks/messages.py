@@ -2,10 +2,11 @@
 
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cdk.base.errors import CdkError, FailureType, FatalError
 from cdk.base.process.concurrency import BEGINNING, Learned
@@ -26,8 +27,7 @@ from cdk.streams.stream import Stream
 from cdk.sync.tasks.interim_results import InterimResults
 
 
-@dataclass(frozen=True)
-class WriteTarget:
+class WriteTarget(Struct, frozen=True):
     """A stream and the table that its rows are written to."""
 
     stream: Stream
@@ -55,8 +55,7 @@ class WriteTarget:
     """The id of the sync, if each row records what brought it; else empty."""
 
 
-@dataclass(frozen=True)
-class SliceTask:
+class SliceTask(Struct, frozen=True):
     """A slice that waits for a task or is in one."""
 
     number: int
@@ -68,8 +67,7 @@ class SliceTask:
     """Its stream's attempt when it was planned; results of an earlier attempt do not count."""
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """An error as a picklable value. final: it would occur again, but only in this slice.
 
     crash: the result of `crash_text` for an unexpected error, if crash reports are enabled; without secrets.
@@ -79,7 +77,7 @@ class Failure:
     failure_type: FailureType
     detail: str
     final: bool = False
-    crash: str = field(default="", compare=False, repr=False)
+    crash: str = ""
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
@@ -92,8 +90,7 @@ class Failure:
         return cls(f"{type(error).__name__}: {error}{connector_line(error)}", "system_error", detail, crash=crash)
 
 
-@dataclass
-class SliceResult:
+class SliceResult(Struct):
     """How far a slice got, and what it counted.
 
     The last checkpoint counts even if the end was reached, because it holds the cursor that an author has advanced.
@@ -109,22 +106,22 @@ class SliceResult:
     skipped: int = 0
     rejected: int = 0
     """Rows with values that did not fit their column."""
-    pages: int = field(default=0, compare=False)
+    pages: int = 0
     """Pages with records."""
     restarted: bool = False
     failure: Failure | None = None
-    http: HttpMetrics = field(default_factory=HttpMetrics, compare=False)
+    http: HttpMetrics = field(default_factory=HttpMetrics)
     """Requests, including those for pages that no position covers."""
-    unasked: bool = field(default=False, compare=False)
+    unasked: bool = False
     """Whether it ended before its first request, because its task could send none."""
     conditional: ConditionalResult | None = None
     """The response of a followed source, once the end was reached."""
-    warning: str = field(default="", compare=False)
+    warning: str = ""
     """A warning for people, like `doubt`; see ReadPage."""
-    doubt: str = field(default="", compare=False)
-    followed: bool = field(default=False, compare=False)
+    doubt: str = ""
+    followed: bool = False
     """Whether a page named a next one."""
-    may_have_missed: bool = field(default=False, compare=False)
+    may_have_missed: bool = False
     """Whether records may have been missed, see ReadPage."""
     wasted_token: EndedToken | None = None
     """The access token that ended before the slice reached any position."""
@@ -147,8 +144,7 @@ class SliceResult:
         return isinstance(self.last, Done)
 
 
-@dataclass
-class BundleResult:
+class BundleResult(Struct):
     """The result of a task. Streams are identified by their index in the sync, slices by their number."""
 
     progress: list[SliceResult] = field(default_factory=list)
@@ -163,7 +159,7 @@ class BundleResult:
     """Number of requests that the task sent."""
     tokens: Findings = field(default_factory=Findings)
     """What the task learned about its access tokens."""
-    concurrency: Learned | None = field(default=None, compare=False)
+    concurrency: Learned | None = None
     """The concurrency that the task settled on; None if unknown, or reported by an interim result."""
     vanished: str = ""
     """The file that was removed from outside while it was written, so that the task has no result."""
@@ -177,8 +173,7 @@ class BundleResult:
     """The task's interim results, in order. Each contains what was read since the previous one, as does this result."""
 
 
-@dataclass(frozen=True)
-class BundleJob:
+class BundleJob(Struct, frozen=True):
     """What a task needs to read its slices."""
 
     targets: Mapping[int, WriteTarget]
@@ -199,5 +194,5 @@ class BundleJob:
     """What earlier tasks have learned about how many slices to read at once."""
     interim: InterimResults | None = None
     """Where it leaves interim results if a slice takes longer than the task's time."""
-    crash_secrets: Secrets | None = field(default=None, repr=False)
+    crash_secrets: Secrets | None = None
     """Secrets to mask in crash reports; None disables these."""

@@ -6,11 +6,11 @@ this reduced a task's CPU time from 2.3 to 0.55 ms per request.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from cdk.base.process.read_ahead import ReadAhead
 from cdk.base.records.raw_json_lines import JsonLines, json_lines
@@ -21,7 +21,7 @@ from cdk.lake.arrow.record_batches import RecordBatchBuilder, Runs
 from cdk.lake.parquet.partitioning import without_empty
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits, TableWriter
 from cdk.state.position import Done, Position
-from cdk.streams.read_slice import ReadPage
+from cdk.streams.page import ReadPage
 from cdk.sync.tasks.messages import Failure, SliceResult, SliceTask, WriteTarget
 
 
@@ -123,8 +123,7 @@ class _Text(NamedTuple):
     source: Record | None
 
 
-@dataclass
-class _Waiting:
+class _Waiting(Struct):
     """Rows that no position covers yet, and their counts."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)

@@ -5,15 +5,15 @@ of the sync's limit. The next tasks start with the number that an ended task set
 each ended task that only its share or its machine kept from reading more slices allows one more.
 """
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.process.concurrency import BEGINNING, Learned
 
 _FIRST = 2
 
 
-@dataclass
-class ConcurrencyCount:
+class ConcurrencyCount(Struct):
     """How many slices were read at once, in all tasks together."""
 
     limit: int = 0

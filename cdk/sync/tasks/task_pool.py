@@ -4,18 +4,18 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context, copy_context
-from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Protocol
+
+from msgspec import Struct
 
 from cdk.sync.tasks.messages import BundleResult
 
 Call = Callable[[], BundleResult]
 
 
-@dataclass(frozen=True)
-class EndedTask:
+class EndedTask(Struct, frozen=True):
     """A task that has ended, with its result or its error."""
 
     number: int

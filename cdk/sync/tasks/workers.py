@@ -4,10 +4,11 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from contextvars import copy_context
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
+
+from msgspec import Struct
 
 from cdk.base.logs import logger
 from cdk.base.task_map import TaskMap, run_inline
@@ -76,8 +77,7 @@ class ClusterStart(Generic[W]):
             self.starting = False
 
 
-@dataclass(frozen=True)
-class Workers:
+class Workers(Struct, frozen=True):
     """A place where the tasks of a sync run, ready for use."""
 
     spread: TaskMap

@@ -1,18 +1,17 @@
 """Drift: how an API's responses differ from those that were recorded."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import orjson
+from msgspec import Struct, field
 
 from cdk.base.values import JSON_TYPES, from_json, walk
 from cdk.testing.cassettes.interactions import Interaction, Recording
 from cdk.testing.cassettes.matching import Sent, recorded
 
 
-@dataclass
-class _Endpoint:
+class _Endpoint(Struct):
     """The observed traffic of a method and path. fields: the types of each field, keyed by its path in the body."""
 
     requests: set[Sent] = field(default_factory=set)

@@ -6,10 +6,11 @@ every recorded one; and it recognises secrets only by where they are.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import Json, JsonValue
@@ -18,8 +19,7 @@ from cdk.rest import Headers, Request, Response
 _KEY = "spark-cdk"
 
 
-@dataclass(frozen=True, slots=True)
-class Interaction:
+class Interaction(Struct, frozen=True):
     """A request and its response. headers: those that the connector set. content: the body of the response."""
 
     method: str
@@ -35,8 +35,7 @@ class Interaction:
         return Response(self.status, Headers(self.response_headers), self.content, request.full_url, request)
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(Struct, frozen=True):
     """The content of a cassette.
 
     config: the connector's, without its secrets. moment: the time of the connector's clock; None if vcrpy itself

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from hashlib import blake2b
 from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import orjson
+from msgspec import Struct
 
 from cdk.base.secret_masking import HIDDEN, Secrets
 from cdk.base.secret_names import looks_secret, surely_secret
@@ -24,8 +24,7 @@ _FORM = "application/x-www-form-urlencoded"
 _VOLATILE = {"date", "x-amz-date", "user-agent", "x-request-id", "idempotency-key", "traceparent", "content-length"}
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Struct, frozen=True):
     """What identifies a request: without its secrets, the order of its parameters and the whitespace of its JSON."""
 
     method: str

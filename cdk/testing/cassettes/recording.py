@@ -3,13 +3,13 @@
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from datetime import datetime
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import orjson
+from msgspec.structs import replace
 
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.times.clock import system_clock

@@ -6,10 +6,10 @@ import zlib
 from base64 import urlsafe_b64decode
 from binascii import Error
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from urllib.parse import unquote
 
 import orjson
+from msgspec.structs import replace
 
 from cdk.base.errors import FatalError
 from cdk.base.secret_masking import HIDDEN, SHORTEST, Secrets

@@ -2,9 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
+
+from msgspec import Struct
 
 from cdk.base.values import FieldValue, Record, canonical
 from cdk.protocol.messages import AirbyteStateMessage
@@ -20,8 +21,7 @@ from cdk.testing.run import Connector, connector, read
 from cdk.testing.simulation import MockClock
 
 
-@dataclass(frozen=True)
-class Round:
+class Round(Struct, frozen=True):
     """New rows, followed by a read.
 
     hours: one entry for each new row: how long after the previous row it is dated; 0 is a tie, a negative number a row

@@ -4,11 +4,12 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass, field
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
+
+from msgspec import Struct, field
 
 from cdk.base.secret_masking import Secrets, secret_values, spellings
 from cdk.base.times.clock import system_clock
@@ -37,8 +38,7 @@ class Unanswered(Nonconforming):
     """Raised when a read sends a request that the cassette or the mock API has no response for."""
 
 
-@dataclass(frozen=True)
-class CommandResult:
+class CommandResult(Struct, frozen=True):
     """The result of a connector's command: its exit code, its protocol messages, and all of its output."""
 
     code: int
@@ -50,8 +50,7 @@ class CommandResult:
         return [message for message in self.messages if message["type"] == kind]
 
 
-@dataclass(frozen=True)
-class SuiteSubject:
+class SuiteSubject(Struct, frozen=True):
     """A connector, its config and its API. transport: creates the API afresh. now: the time at which all runs start."""
 
     source: Source

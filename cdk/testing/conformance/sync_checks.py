@@ -1,11 +1,12 @@
 """Checks of what a sync writes, whether this process or tasks on Spark read the slices."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from msgspec.structs import replace
 
 from cdk import sync
 from cdk.base.secret_masking import secret_values

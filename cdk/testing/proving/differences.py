@@ -2,8 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from cdk.base.values import FieldValue, canonical, from_json
 from cdk.rest import path as value_at
@@ -19,8 +20,7 @@ _SHOWN = 100
 """The most characters of a value in a message."""
 
 
-@dataclass
-class Difference:
+class Difference(Struct):
     """How a table's rows differ from the expected ones. changed: pairs of a row as expected and as it is now."""
 
     expected: int

@@ -7,13 +7,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from msgspec import Struct, field, json
 
 from cdk.base.errors import CdkError
 from cdk.base.process.crash_points import reached
@@ -37,8 +37,7 @@ _BY_RUN = {"_airbyte_raw_id", "_airbyte_extracted_at", "_airbyte_generation_id"}
 """Columns whose values differ in each run."""
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """A connector to prove, with its config and a cassette. Picklable.
 
     streams: names; empty for all. find: returns a new instance of the connector. notes: what users should know about
@@ -72,8 +71,7 @@ class Subject:
         return chosen.prepared(source, "config", Secrets()), source
 
 
-@dataclass(frozen=True)
-class TrialRun:
+class TrialRun(Struct, frozen=True):
     """How a sync ended. reached: how often it passed each crash point. failure: why a stream was not read, if any.
 
     warnings: what users should know about the data that was read.
@@ -122,7 +120,7 @@ class Trials:
             lines = log.read_text(errors="replace").splitlines()[-_LAST_LINES:] if log.exists() else ()
             why = "\n".join((f"the process ended with exit code {process.exitcode}", *lines))
             return TrialRun(killed=False, failure=why)
-        return TrialRun(**orjson.loads(report.read_bytes()))
+        return json.decode(report.read_bytes(), type=TrialRun)
 
 
 def _sync(subject: Subject, folder: Path, report: Path, interval: str, crash_at: str) -> None:
@@ -143,7 +141,7 @@ def _sync(subject: Subject, folder: Path, report: Path, interval: str, crash_at:
             failures = [str(error)]
     seconds, failure = time.monotonic() - began, "; ".join(failures)
     run = TrialRun(killed=False, seconds=seconds, reached=reached, failure=failure, warnings=warnings)
-    report.write_bytes(orjson.dumps(run))
+    report.write_bytes(json.encode(run))
 
 
 def rows(folder: Path) -> dict[str, Counter[str]]:

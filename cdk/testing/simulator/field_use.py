@@ -6,8 +6,9 @@ A RestSource declares this in its resources, a manifest in its components; for o
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
 from itertools import islice, product
+
+from msgspec import Struct, field
 
 from cdk.base.errors import CdkError
 from cdk.base.values import FieldValue, JsonObject, JsonSchema, JsonValue, as_list, as_object, properties_of
@@ -26,8 +27,7 @@ _LITERAL = re.compile(r"'([^']*)'|\"([^\"]*)\"|\b(\d+(?:\.\d+)?)\b")
 _MOST_TRIED = 500
 
 
-@dataclass
-class FieldUse:
+class FieldUse(Struct):
     """How the fields of one stream are used.
 
     keys: they make partitions of other streams. read: other streams read them.

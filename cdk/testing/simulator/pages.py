@@ -3,10 +3,11 @@
 import re
 from base64 import b32decode, b32encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice, product
 from typing import TypeAlias
 from urllib.parse import urlencode, urlsplit, urlunsplit
+
+from msgspec import Struct
 
 from cdk.base.values import JsonObject, JsonValue, from_json, to_json
 from cdk.declarative.syntax.json_edit import set_at
@@ -40,8 +41,7 @@ def token_in(request: Request) -> list[JsonValue] | None:
     return value
 
 
-@dataclass(frozen=True)
-class PageShape:
+class PageShape(Struct, frozen=True):
     """The shape of pages. path: of the records. single: the body is one record. size: records of a page; None: all.
 
     more, last: what a page with a next one, and the last page, have besides the records. first, step: for numbered

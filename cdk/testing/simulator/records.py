@@ -5,13 +5,15 @@ rounds. Nothing is stored: the same seed and round produce the same records in a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from random import Random
 from typing import TypeAlias
 from uuid import UUID
 from zlib import crc32
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.errors import ConfigError
 from cdk.base.times.clock import write_timestamp
@@ -38,8 +40,7 @@ _SAMPLED = 5040
 """The number of the first sample record; filters keep it, however many there are."""
 
 
-@dataclass(frozen=True)
-class World:
+class World(Struct, frozen=True):
     """What to simulate. records: of a stream without parents, in the first round. round: from 0; see `ROUND`.
 
     faults: whether each kind of request fails a few times before it succeeds. now: the present in the first round.
@@ -60,7 +61,7 @@ class World:
             if name == "faults" and not value:
                 world = replace(world, faults=True)
             elif name in {"records", "seed", "round"} and value.isdigit():
-                world = replace(world, **{name: int(value)})  # type: ignore[arg-type] # the integers among the fields
+                world = replace(world, **{name: int(value)})
             else:
                 raise ConfigError(f"--simulate: found {part!r}, expected records=N, seed=N, round=N or faults")
         return world
@@ -85,8 +86,7 @@ class World:
         return Random(f"{self.seed} {what}")  # noqa: S311 - data of tests
 
 
-@dataclass(frozen=True)
-class Collection:
+class Collection(Struct, frozen=True):
     """Records of one kind. key_paths: the values that identify a record. cursor: the field that grows.
 
     descending: the API returns the newest records first. copies: paths whose values the stream copies to others.

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
+
+from msgspec.structs import replace
 
 from cdk.base.errors import CdkError
 from cdk.base.run import RunScope

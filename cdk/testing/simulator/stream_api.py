@@ -5,9 +5,11 @@ responses after which it continues or stops. A stream that does not read trial p
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import islice
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.base.errors import CdkError
 from cdk.base.run import RunScope
@@ -60,8 +62,7 @@ class NotSimulated(Exception):
         self.advice = advice
 
 
-@dataclass(frozen=True)
-class Anatomy:
+class Anatomy(Struct, frozen=True):
     """What must be known about a stream. path: of the records in a body. deciding_paths, size: of its paginator."""
 
     path: tuple[str, ...]

@@ -6,12 +6,13 @@ such as the window, and the places where they differ hold that thing.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import pairwise
 from typing import TypeAlias
 from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
+
+from msgspec import Struct
 
 from cdk.base.times.clock import parse_timestamp, write_timestamp
 from cdk.base.values import JsonValue, canonical, from_json, walk
@@ -66,8 +67,7 @@ def differing(first: Mapping[Leaf, str], second: Mapping[Leaf, str]) -> set[Leaf
     return {leaf for leaf in {*first, *second} if first.get(leaf) != second.get(leaf)}
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """What a request asks for. part: of a collection. lower, upper: ranks of the cursor, inclusive.
 
     position: the index of the page's first record; None: another place in the request says. fit: how well the request
@@ -88,16 +88,14 @@ class Query:
         return cls(str(part), lower, upper, position)
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """How a leaf holds the ends of a window: a pattern with the groups `lower` and `upper`, and how to parse them."""
 
     pattern: re.Pattern[str]
     ranks: Mapping[str, Callable[[str], int | None]]
 
 
-@dataclass(frozen=True)
-class RequestTemplate:
+class RequestTemplate(Struct, frozen=True):
     """The form of a stream's requests. base: a request for a first page. keyed: the places that differ by partition.
 
     windowed: the places that differ by window. paged: the places that later pages add or change.

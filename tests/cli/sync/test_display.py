@@ -1,9 +1,9 @@
 import time
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from cdk.cli.sync.display import Display

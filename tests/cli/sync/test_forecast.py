@@ -1,9 +1,10 @@
 """What `spark-cdk plan` expects from past runs, and what it says is another than in the last run."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from cdk import CountCursor, Record, Slice, Stream
 from cdk.cli.sync.forecast import Forecast, changes, expected_rows, expected_seconds

@@ -1,8 +1,8 @@
 from collections.abc import Sequence
-from dataclasses import replace
 from io import StringIO
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from cdk.cli.sync.stream_table import Pace, doing_text, how_far, screen, span

@@ -3,12 +3,12 @@
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from msgspec.structs import replace
 
 from cdk.base.values import Json
 from cdk.lake.delta.state_blobs import successor

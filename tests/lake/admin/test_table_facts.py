@@ -1,10 +1,10 @@
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from msgspec.structs import replace
 
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.table_facts import TableFacts, TableRequest, TableStatus, table_facts, tables_of

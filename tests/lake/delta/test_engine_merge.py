@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from cdk.base.errors import FatalError
 from cdk.base.task_map import run_inline
@@ -83,7 +84,7 @@ class Lake:
             writer.write([batch])
             files += writer.close()
         rows = CommitRows(files, Receipt(read=sum(file.rows for file in files)))
-        self.saved = replace(self.saved, state={"n": (self.saved.records, len(files))})
+        self.saved = structs.replace(self.saved, state={"n": (self.saved.records, len(files))})
         done = self.mode.commit(self.saved, rows)
         self.saved = done.saved
         return done

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import asdict, replace
 
 from cdk import CountCursor, Item, Json, JsonSchema, Page, Slice, Stream
 from cdk.base.errors import BadState, BugError, ReceiptError

@@ -1,13 +1,13 @@
 """A restored table goes on from the rows it then has."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from msgspec.structs import replace
 
 from cdk.base.errors import StateConflict, StateError
 from cdk.base.values import Json

@@ -1,7 +1,6 @@
 """Tables that others change while a sync reads hold what the sync says, whatever the write mode."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake import Field as DeltaField
 from deltalake.schema import PrimitiveType
+from msgspec.structs import replace
 
 from cdk import CountCursor, Item, Json, Page, PagedStream, Slice, Stream
 from cdk.base.task_map import run_inline

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.transaction import AddAction, RemoveAction
+from msgspec.structs import replace
 
 from cdk.lake.parquet.table_files import (
     LoggedFile,
@@ -114,7 +115,7 @@ def test_rows_that_vectors_take_out_are_not_counted(tmp_path: Path, partition_by
 
     files = logged_files(DeltaTable(str(root)))
 
-    assert files == {first: LoggedFile(3, 2), second: LoggedFile(3)}
+    assert [replace(files[path], modified=0) for path in (first, second)] == [LoggedFile(3, 2), LoggedFile(3)]
     assert counted_rows(files) == 4
 
 

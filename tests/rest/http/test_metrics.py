@@ -14,7 +14,7 @@ from cdk.engine.executors import Threads
 from cdk.rest import Budget, CachedTransport, Request, RequestsTransport
 from cdk.rest.client import HttpClient
 from cdk.rest.http.metrics import HttpMetrics, counting, current_metrics
-from cdk.streams.read_slice import ReadPage
+from cdk.streams.page import ReadPage
 from cdk.testing.mock_api import MockApi
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend

@@ -3,11 +3,11 @@ import gzip
 import pickle
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import replace
 from http.server import ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cdk import DecodeError, Timeout
 from cdk.base.errors import BugError

@@ -8,7 +8,6 @@ import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from dataclasses import replace
 from datetime import timedelta
 from http.server import ThreadingHTTPServer
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 import requests
 import urllib3
+from msgspec.structs import replace
 from requests import PreparedRequest
 from requests.adapters import HTTPAdapter
 

@@ -3,13 +3,13 @@
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json, JsonSchema, canonical
@@ -20,7 +20,8 @@ from cdk.rest import ApiKey, Authenticator, CursorToken, Headers, HttpStream, Re
 from cdk.state.position import Checkpoint, Position
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
-from cdk.streams.read_slice import ReadPage, read_slice
+from cdk.streams.page import ReadPage
+from cdk.streams.read_slice import read_slice
 from cdk.streams.source import Source
 from tests.declarative.manifests import CURSOR
 

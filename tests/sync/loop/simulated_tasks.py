@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar, cast
+
+from msgspec.structs import replace
 
 from cdk.base.task_map import TaskLost, TaskMap, attempting, run_inline
 from cdk.sync.tasks.bundle_task import run_bundle

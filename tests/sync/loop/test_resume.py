@@ -1,10 +1,10 @@
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from msgspec.structs import replace
 
 from cdk import DatetimeCursor, Item, JsonSchema, Partition, Slice, Stream, list_partitions
 from cdk.base.errors import ConfigError, ServerError

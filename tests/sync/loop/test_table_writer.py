@@ -1,7 +1,6 @@
 """Tables that follow their streams' schemas, and rows that are merged, in syncs whose tasks run in this process."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -44,8 +43,7 @@ class Things(Stream):
         yield Page([r for r in self.records if int(r["n"]) >= int(slice.window.start)], None)
 
 
-@dataclass(frozen=True)
-class LateWorkers(Workers):
+class LateWorkers(Workers, frozen=True):
     """Workers that are ready once somebody has done something to the table that the sync has opened."""
 
     work: Callable[[], object] = list

@@ -4,7 +4,6 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count, pairwise
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cdk import Item, Json, JsonSchema, Page, PagedStream, Partition, Slice, Stream, TransientError
 from cdk.base.process.interruption import Interruption

@@ -1,13 +1,13 @@
 """The report of a run: what a real sync puts into it, how it ends, and what never gets into it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import orjson
 import pytest
 from deltalake import DeltaTable
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from cdk import Json, JsonSchema, Page, PagedStream, Partition, Slice, Source, Stream, TransientError

@@ -71,7 +71,8 @@ class SeenRemembered(Paged):
     seen: ClassVar[set[int]] = set()
 
     def read_page(self, slice: Slice, token: Token | None) -> Page:
-        records, following, *_ = super().read_page(slice, token)
+        page = super().read_page(slice, token)
+        records, following = page.records, page.next
         before = PAGES[int(token["page"]) - 1] if token is not None else ()
         fresh = [record for record in (*before, *records) if record["id"] not in self.seen]
         self.seen.update(record["id"] for record in fresh)
@@ -143,7 +144,8 @@ class Chance(Paged):
     """Gives other rows each time."""
 
     def read_page(self, slice: Slice, token: Token | None) -> Page:
-        records, following, *_ = super().read_page(slice, token)
+        page = super().read_page(slice, token)
+        records, following = page.records, page.next
         return Page([{**record, "price": random()} for record in records], following)
 
 
@@ -155,7 +157,8 @@ class Turning(Paged):
     def read_page(self, slice: Slice, token: Token | None) -> Page:
         file = Path(f"{self.config['side_file']}-turns")
         turns = len(file.read_text()) if file.exists() else 0
-        records, following, *_ = super().read_page(slice, token)
+        page = super().read_page(slice, token)
+        records, following = page.records, page.next
         if following is None:
             file.write_text("." * (turns + 1))
         return Page([{**record, "at": (record["id"] + turns) % ROWS} for record in records], following)

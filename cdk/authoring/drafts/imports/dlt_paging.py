@@ -1,7 +1,8 @@
 """Converts the paginators of dlt to components of manifests."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cdk.authoring.drafts.draft import parameter_option, quoted
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, counting, following, value_at

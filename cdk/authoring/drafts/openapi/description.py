@@ -5,10 +5,11 @@ Any part of it may be wrong: a value that is not of the expected type counts as 
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from posixpath import dirname, join, normpath
 from urllib.parse import urldefrag, urljoin
 
+from msgspec import Struct
+from msgspec.structs import replace
 from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 
@@ -25,8 +26,7 @@ _SUCCESS = ("200", "2XX", "2xx", "201", "203", "206", "default")
 _IN_PARAMETERS = ("type", "format", "enum", "default", "minimum", "maximum", "items")
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """An operation that reads: a GET, or a POST whose path ends with a reading verb.
 
     schema: of the body of a successful response; None if no JSON is described. headers: of that response. body: the

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from cdk.authoring.drafts.auth import Login, login
 from cdk.authoring.drafts.cursors import guess_cursor
@@ -36,8 +37,7 @@ _ANY: JsonObject = {"id": "1"}
 _NO_FIELDS = {"authorization", "accept", "content-type"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(Struct, frozen=True):
     """A path that a stream reads."""
 
     name: str

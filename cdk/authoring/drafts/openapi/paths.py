@@ -1,7 +1,9 @@
 """Paths with parameters: some come from the config, others from the records of a parent stream."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk.authoring.drafts.draft import ConfigFields, Guess, Parameter, expression
 from cdk.authoring.drafts.keys import field_of
@@ -13,8 +15,7 @@ _GENERAL = {"id", "uuid", "guid", "key", "name", "slug", "code", "number"}
 _LONGEST_TITLE = 100
 
 
-@dataclass(frozen=True, slots=True)
-class ParentKey:
+class ParentKey(Struct, frozen=True):
     """A parent's key in a path. names: possible names of the field that holds it in records; kind: its type.
 
     field: of the partition that is `up` levels above the stream's own.
@@ -31,8 +32,7 @@ class ParentKey:
         return expression("".join(["stream_partition", *["['parent_slice']"] * self.up, f"['{self.field}']"]))
 
 
-@dataclass(frozen=True, slots=True)
-class BoundPath:
+class BoundPath(Struct, frozen=True):
     """A path with an expression for each parameter. router: None if there is no parent.
 
     levels: for each expression the parent's key that it stands for; None for a value of the config.
@@ -70,8 +70,7 @@ class BoundPath:
         return PARAMETER.sub("*", self.template)
 
 
-@dataclass(frozen=True, slots=True)
-class Parent:
+class Parent(Struct, frozen=True):
     """A possible parent. resource: its path's name for the records; kinds: the types of their fields."""
 
     operation: Operation

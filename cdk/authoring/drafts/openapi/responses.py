@@ -1,7 +1,8 @@
 """Decides which responses are collections of records, and where in them the records lie."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cdk.authoring.drafts.names import plain, segments, shape, singular
 from cdk.authoring.drafts.openapi.description import Operation
@@ -28,8 +29,7 @@ _BESIDE = {"errors", "warnings", "links", "included"}
 """Lists that are not taken for the records if there are others."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordList:
+class RecordList(Struct, frozen=True):
     """The records of a response. path: of their list. items: the schema of a record, as in the description."""
 
     path: tuple[str, ...]

@@ -2,9 +2,10 @@
 
 import threading
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
+
+from msgspec.structs import replace
 
 from cdk.base.errors import CdkError, ConfigError, FatalError, TransientError
 from cdk.compat.airbyte.custom_object import CustomObject

@@ -2,10 +2,10 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from urllib.parse import parse_qsl
 
 import requests
+from msgspec.structs import replace
 
 from cdk.base.errors import CdkError, TransientError
 from cdk.base.values import JsonValue

@@ -1,11 +1,11 @@
 """Conversions between the kit's requests and responses and those of `requests`, which custom code expects."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import orjson
 import requests
+from msgspec.structs import replace
 from requests.structures import CaseInsensitiveDict
 from requests.utils import get_encoding_from_headers
 

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from pydantic import Field
 
 from cdk.base.errors import ConfigError, ManifestError
@@ -25,8 +25,7 @@ Change = Callable[[JsonObject], None]
 Check = Callable[[Mapping[str, JsonValue]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigRules:
+class ConfigRules(Struct, frozen=True):
     """The rules of a connector, built. None of them modifies the config that it is passed."""
 
     migrations: Sequence[Change] = ()

@@ -3,12 +3,12 @@
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
+from msgspec.structs import replace
 from pydantic import Field
 
 from cdk.base.errors import FatalError

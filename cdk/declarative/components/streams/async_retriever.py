@@ -1,10 +1,10 @@
 """AsyncRetriever: reads reports that the API prepares: creates a job, waits for it, downloads its result."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
 
+from msgspec.structs import replace
 from pydantic import Field
 
 from cdk.base.errors import DecodeError, FatalError, ManifestError

@@ -1,10 +1,10 @@
 """The streams of a manifest, including those that depend on the config, or on whether there is a state."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Self
 
+from msgspec.structs import replace
 from pydantic import Field, model_validator
 
 from cdk.base.errors import ManifestError

@@ -4,8 +4,9 @@ import io
 import zlib
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import IO
+
+from msgspec import Struct
 
 from cdk.base.errors import DecodeError
 from cdk.base.values import JsonValue
@@ -24,8 +25,7 @@ _PIECE = 2**18
 _GZIP = 16 + zlib.MAX_WBITS
 
 
-@dataclass(frozen=True, slots=True)
-class GzipFile:
+class GzipFile(Struct, frozen=True):
     """Decodes gzip files, whose content `decoder` reads. A body without the gzip signature is read uncompressed."""
 
     decoder: Decoder
@@ -96,8 +96,7 @@ def too_dense(response: Response, max_ratio: int) -> DecodeError:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ZipArchive:
+class ZipArchive(Struct, frozen=True):
     """Decodes zip archives: `decoder` reads each file in them, in the order of the archive.
 
     The archive is held in memory; its files are read one after the other, in pieces if `decoder` streams.

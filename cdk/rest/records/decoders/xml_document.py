@@ -1,8 +1,9 @@
 """XmlDocument: decodes an XML document to nested objects."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from cdk.base.errors import DecodeError
 from cdk.base.values import FieldValue, JsonValue
@@ -13,8 +14,7 @@ _DEPTH = 200
 """The maximum depth of nested elements; orjson can write at most 254 levels."""
 
 
-@dataclass(frozen=True, slots=True)
-class XmlDocument:
+class XmlDocument(Struct, frozen=True):
     """Decodes an XML document to `{"root": {"@attribute": "1", "#text": "...", "child": ...}}`.
 
     A child that occurs several times becomes a list, an empty one None. Documents that define entities are rejected:
