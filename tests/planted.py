@@ -3221,6 +3221,13 @@ BUGS = [
         "tests/sync/loop/test_stale_removal.py",
     ),
     Bug(
+        "who removes stale rows is warned of another pipeline in the table",
+        "sync/loop/table_fit",
+        "if (overwrites or removes) and (other",
+        "if overwrites and (other",
+        "tests/sync/loop/test_stale_removal.py",
+    ),
+    Bug(
         "a renamed pipeline begins behind the numbers of the table",
         "sync/loop/resume",
         "1 + others_generation() if generation is None",

@@ -103,22 +103,29 @@ def check_new_table(plan: StreamPlan, declared: Mapping[str, ColumnType]) -> Non
     identity(plan, begin, {})
 
 
+_REPLACES_OTHERS = (
+    "this overwrite replaces its rows once it is complete, and each overwrite of one replaces those of the other. Give "
+    "one of them another target, or both the write_mode append_dedup and a primary key, so that the table has the rows "
+    "of both"
+)
+_REMOVES_OTHERS = (
+    "remove_stale removes its rows, too, unless this pipeline's source returns them. Give one of them another target, "
+    "or leave remove_stale out"
+)
+
+
 def check_owner(table: StreamTable, plan: StreamPlan, pipeline: str) -> None:
     """Raise StateError if the table has rows of a sync without a state of this pipeline, which would append them again.
 
-    Warns if an overwrite is about to replace the rows of another pipeline.
+    Warns if an overwrite or the removal of stale rows is about to replace or remove the rows of another pipeline.
     """
-    name = plan.stream.name
-    if plan.traits.hidden_until_complete and (other := table.others.last_writer):
-        logger.warning(
-            "%s: the pipeline %r also writes to this table: this overwrite replaces its rows once it is complete, "
-            "and each overwrite of one replaces those of the other. Give one of them another target, or both the "
-            "write_mode append_dedup and a primary key, so that the table has the rows of both. If %r was only "
-            "renamed, nothing is wrong",
-            name,
-            other,
-            other,
-        )
+    name, overwrites = plan.stream.name, plan.traits.hidden_until_complete
+    removes = plan.remove_stale is not None and plan.remove_stale.removal != "report"
+    if (overwrites or removes) and (other := table.others.last_writer):
+        effect = _REPLACES_OTHERS if overwrites else _REMOVES_OTHERS
+        text = "%s: the pipeline %r also writes to this table: %s. If %r was only renamed, nothing is wrong"
+        logger.warning(text, name, other, effect, other)
+    if overwrites:
         return
     if not (text := rows_of_others(table, plan, pipeline)):
         return

@@ -614,3 +614,24 @@ def test_each_read_of_several_pipelines_has_a_number_of_its_own(lake: Lake) -> N
     for sync, present in ((renamed, 9), (lake, 8), (renamed, 7), (lake, 6)):
         assert sync.sync(Users(range(present))).stale == count(present + 1, present, 1, 1, removal="hard")
         assert _ids(lake) == [*range(present)]
+
+
+@pytest.mark.parametrize("removal", ["hard", "soft", "report"])
+def test_a_removal_warns_of_another_pipeline_that_wrote_last(
+    lake: Lake, removal: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lake = lake.asking(removal=removal)
+    other = replace(lake, name="other", options=StreamOptions(write_mode="append_dedup"))
+
+    def warned(of: Lake) -> bool:
+        caplog.clear()
+        of.sync(Users(range(10)))
+        return "other' also writes to this table: remove_stale removes its rows, too" in caplog.text
+
+    assert [warned(each) for each in (other, lake, lake, other, lake)] == [
+        False,
+        removal != "report",
+        False,
+        False,
+        removal != "report",
+    ]
