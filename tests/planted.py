@@ -64,8 +64,8 @@ BUGS = [
     Bug(
         "an overwrite names the pipeline whose rows it replaces",
         "sync/loop/table_fit",
-        "plan.traits.hidden_until_complete and (other := table.others.last_writer)",
-        'plan.traits.hidden_until_complete and (other := "")',
+        "if (overwrites or removes) and (other := table.others.last_writer)",
+        "if removes and (other := table.others.last_writer)",
         tests="tests/lake/admin/test_state_admin.py",
     ),
     Bug(
