@@ -34,8 +34,8 @@ from cdk.state.position import Done, Edge
 from cdk.state.stores.local import LocalStore
 from cdk.streams.count_cursor import CountCursor
 from cdk.sync.loop.slice_schedule import SliceSchedule
-from cdk.sync.loop.state_log_mirror import mirror_states, state_check
 from cdk.sync.settings.pipeline_file import Pipeline
+from cdk.sync.tables.state_log_mirror import mirror_states, state_check
 from cdk.sync.tasks.messages import SliceResult
 
 COMMITS = 12

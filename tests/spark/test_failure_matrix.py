@@ -26,7 +26,6 @@ from cdk.base.times.clock import Clock, system_clock
 from cdk.spark.sync_runner import SyncRunner
 from cdk.state import StaleEntityRemovalHandler, StatefulOptions, StateLog, stateful_run
 from cdk.state.handlers.stale import ScopeReport
-from cdk.sync.loop.state_log_mirror import open_log
 from cdk.sync.reports.run_report import SyncResult
 from cdk.sync.settings.pipeline_file import (
     Pipeline,
@@ -36,6 +35,7 @@ from cdk.sync.settings.pipeline_file import (
     StreamOptions,
     TargetOptions,
 )
+from cdk.sync.tables.state_log_mirror import open_log
 from cdk.sync.tasks.workers import Workers
 from tests.samples import Users
 from tests.spark.crash import told

@@ -29,10 +29,10 @@ from cdk.rest import Action, HttpErrorHandler, HttpStream, PageNumber, Response
 from cdk.rest.conditional_requests import ConditionalStream
 from cdk.sources.manifests import manifest_source
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.loop.conditional_state import about_source
 from cdk.sync.reports.run_report import SyncResult
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StateOptions, StreamOptions, TargetOptions
+from cdk.sync.tables.conditional_state import about_source
 from cdk.sync.tasks.workers import Workers
 from tests.spark.given_source import Given
 

@@ -20,7 +20,7 @@ from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.tasks.workers import Workers
 from tests.spark.given_source import Given
 from tests.spark.object_store import DENIED, ObjectStore, Trouble
-from tests.sync.loop.test_stale_removal import Users
+from tests.sync.tables.test_stale_removal import Users
 
 
 def sync(
@@ -67,7 +67,7 @@ def test_the_commit_that_completes_a_read_removes_what_it_did_not_see(
 def test_tasks_of_spark_remove_rows_there(
     session: SparkSession, lake: Folder, server: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cdk.sync.loop.stale_removal.SMALL_ROWS", 0)
+    monkeypatch.setattr("cdk.sync.tables.stale_removal.SMALL_ROWS", 0)
     sync(lake, server, range(10), executors(session))
     report = sync(lake, server, range(8), executors(session))
 

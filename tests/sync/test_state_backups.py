@@ -17,10 +17,10 @@ from cdk.lake.admin.formats import message
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.storage.folder import LocalFolder
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.loop.table_writer import import_into_table
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_plan import plan_stream
+from cdk.sync.tables.table_writer import import_into_table
 from cdk.sync.tasks.workers import Workers
 from tests.samples import Comments, Events, Notes, Orders, Plain, Replies, ShopOrders, Users, Versions, told
 from tests.spark.given_source import Given

@@ -24,10 +24,10 @@ from cdk.lake.admin.formats import message
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.storage.object_store import folder_at
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.loop.table_writer import import_into_table
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan, plan_stream
+from cdk.sync.tables.table_writer import import_into_table
 from cdk.sync.tasks.workers import Workers
 from tests.worlds.manifest_api import UNITS, Api, Plan, source
 from tests.worlds.server import DAY0, DIALECTS, PARTS, part_of

@@ -29,9 +29,9 @@ from cdk.sources.variables import with_variables
 from cdk.state.manager import ConnectorStateManager
 from cdk.streams.state_check import check_values
 from cdk.streams.stream import Stream
-from cdk.sync.loop.table_fit import check_new_table
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_plan import check_apart, chosen_streams, plan_stream
+from cdk.sync.tables.table_fit import check_new_table
 
 KINDS = ("manifest", "pipeline", "config", "catalog", "state")
 _NOT_HERE = "is not resolved by this command"

@@ -23,7 +23,7 @@ from cdk.lake.admin.state_admin import Admin, StreamStatus, difference
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.storage.table_log import BrokenLog
-from cdk.sync.loop.conditional_state import about_source
+from cdk.sync.tables.conditional_state import about_source
 
 _SHOWN = 10
 _MOVES = 3

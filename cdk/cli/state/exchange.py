@@ -24,8 +24,8 @@ from cdk.lake.admin.formats import from_dlt, from_singer, is_dlt, is_singer, mes
 from cdk.lake.admin.locate import choose_locations
 from cdk.state.manager import ConnectorStateManager
 from cdk.streams.stream import Stream
-from cdk.sync.loop.table_writer import import_into_table
 from cdk.sync.settings.pipeline_file import PIPELINE_NAME
+from cdk.sync.tables.table_writer import import_into_table
 
 
 @click.command()

@@ -25,9 +25,9 @@ from cdk.lake.storage.run_lock import between_runs
 from cdk.lake.storage.table_folders import tables_of_others
 from cdk.sources.environment import PartialEnvironment, environment
 from cdk.streams.stream import Stream
-from cdk.sync.loop.state_log_mirror import state_check
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_plan import StreamPlan, chosen_streams, plan_stream
+from cdk.sync.tables.state_log_mirror import state_check
 
 P = ParamSpec("P")
 

@@ -60,7 +60,7 @@ class StreamStatus(Struct, frozen=True):
 class Admin:
     """Views and changes the states of one pipeline. dry: only report what would be done, and write nothing.
 
-    check: raises for a stream's state that must not be stored (`cdk.sync.loop.state_log_mirror.state_check`).
+    check: raises for a stream's state that must not be stored (`cdk.sync.tables.state_log_mirror.state_check`).
     """
 
     def __init__(

@@ -67,7 +67,7 @@ class TableState(Struct, frozen=True):
     rows_before_version: int | None = None
     """The table version in which `rows_before` was counted; rows of this generation were added after it."""
     source: Mapping[str, JsonValue] | None = None
-    """The validators of the responses that the rows came from (`cdk.sync.loop.conditional_state`).
+    """The validators of the responses that the rows came from (`cdk.sync.tables.conditional_state`).
 
     None: the sync did not request them.
     """
@@ -80,7 +80,7 @@ class TableState(Struct, frozen=True):
     started_at: str | None = None
     """When the sync started that read the first records this state continues from, a timestamp; None: unknown."""
     window: Mapping[str, JsonValue] | None = None
-    """The window that this read was started for (`cdk.sync.loop.skip_windows`); None: no window, or unknown."""
+    """The window that this read was started for (`cdk.sync.tables.skip_windows`); None: no window, or unknown."""
     keys: tuple[str, ...] = ()
     """The columns that rows were merged by, one for each key; empty: rows were not merged, or unknown."""
     rows: int | None = None

@@ -19,12 +19,12 @@ from cdk.state.slice import WHOLE, Partition
 from cdk.state.window import Window
 from cdk.state.wire import state_of
 from cdk.streams.stream import Stream
-from cdk.sync.loop.resume import resume_point
 from cdk.sync.loop.slice_schedule import SliceSchedule
-from cdk.sync.loop.stale_removal import check_table
-from cdk.sync.loop.table_fit import check_writing
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tables.resume import resume_point
+from cdk.sync.tables.stale_removal import check_table
+from cdk.sync.tables.table_fit import check_writing
 from cdk.sync.tasks.messages import Failure, SliceResult
 
 _SLICES = 5

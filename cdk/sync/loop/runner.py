@@ -34,11 +34,7 @@ from cdk.rest.http.metrics import counting
 from cdk.sources.crashes import CRASH_SECRETS
 from cdk.streams.source import Source, connector_name
 from cdk.streams.stream import Stream, full_name
-from cdk.sync.loop.conditional_state import FollowSettings
 from cdk.sync.loop.preview import Look, PlannedRead, Preview, look_ahead
-from cdk.sync.loop.skip_windows import SkipWindows
-from cdk.sync.loop.stale_removal import check_removal, removal_of
-from cdk.sync.loop.state_log_mirror import mirroring, open_log, state_check
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.loop.task_loop import TaskLoop
 from cdk.sync.reports.lineage import NotRead, Running, lineage
@@ -47,6 +43,10 @@ from cdk.sync.reports.run_report import RunFacts, SyncResult
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_plan import StreamPlan, check_apart, chosen_streams, plan_stream
+from cdk.sync.tables.conditional_state import FollowSettings
+from cdk.sync.tables.skip_windows import SkipWindows
+from cdk.sync.tables.stale_removal import check_removal, removal_of
+from cdk.sync.tables.state_log_mirror import mirroring, open_log, state_check
 from cdk.sync.tasks.messages import Failure
 from cdk.sync.tasks.workers import IN_PROCESS, Workers, WorkerSource
 

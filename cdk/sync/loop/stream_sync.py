@@ -27,8 +27,11 @@ from cdk.rest.http.metrics import HttpMetrics, counting
 from cdk.state.slice import Slice
 from cdk.streams.page import PageWarnings
 from cdk.streams.stream import Stream
-from cdk.sync.loop.conditional_state import FollowSettings
-from cdk.sync.loop.resume import (
+from cdk.sync.loop.slice_schedule import SliceSchedule
+from cdk.sync.reports.stream_report import Status, StreamReport
+from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tables.conditional_state import FollowSettings
+from cdk.sync.tables.resume import (
     continues_completed_read,
     is_refreshed,
     resume_point,
@@ -36,13 +39,10 @@ from cdk.sync.loop.resume import (
     with_cursor_start,
     with_read_start,
 )
-from cdk.sync.loop.slice_schedule import SliceSchedule
-from cdk.sync.loop.stale_removal import AS_THE_PLATFORM_SAYS, RemovalRequest
-from cdk.sync.loop.stream_commit import CommitOutcome, FileLosses, StreamCommit
-from cdk.sync.loop.table_fit import check_owner, warn_of_removed_rows
-from cdk.sync.loop.table_writer import TableWriting
-from cdk.sync.reports.stream_report import Status, StreamReport
-from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tables.stale_removal import AS_THE_PLATFORM_SAYS, RemovalRequest
+from cdk.sync.tables.stream_commit import CommitOutcome, FileLosses, StreamCommit
+from cdk.sync.tables.table_owner import check_owner, warn_of_removed_rows
+from cdk.sync.tables.table_writer import TableWriting
 from cdk.sync.tasks.messages import Failure, SliceResult, WriteTarget
 
 T = TypeVar("T")

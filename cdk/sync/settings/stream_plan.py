@@ -55,7 +55,7 @@ class StreamPlan(Struct, frozen=True):
     trace_rows: bool = False
     """Whether each row records the request that brought it."""
     window: Mapping[str, JsonValue] | None = None
-    """The window that the stream is read for (`cdk.sync.loop.skip_windows`); None without windows."""
+    """The window that the stream is read for (`cdk.sync.tables.skip_windows`); None without windows."""
 
     @property
     def name(self) -> str:

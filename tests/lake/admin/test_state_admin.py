@@ -29,10 +29,10 @@ from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.storage.folder import LocalFolder
 from cdk.lake.storage.run_lock import only_run
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.loop.table_writer import import_into_table
 from cdk.sync.reports.stream_report import StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan, plan_stream
+from cdk.sync.tables.table_writer import import_into_table
 from cdk.sync.tasks.workers import Workers
 from tests.samples import Orders, ShopOrders, TypedOrders, Users, told
 from tests.spark.dying import dying_at

@@ -26,12 +26,12 @@ from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import LocalFolder
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.loop.stale_removal import RemovalRequest
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tables.stale_removal import RemovalRequest
 from cdk.sync.tasks.bundle_task import read_bundle
 from cdk.sync.tasks.messages import BundleJob
 from cdk.sync.tasks.workers import Workers

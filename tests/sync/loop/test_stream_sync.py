@@ -43,11 +43,11 @@ from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import FileInfo, LocalFolder
 from cdk.rest.errors.status_errors import RetriesFailed, Unauthorized
 from cdk.state.slice import WHOLE
-from cdk.sync.loop.stream_commit import LOST_IN_A_ROW
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tables.stream_commit import LOST_IN_A_ROW
 from cdk.sync.tasks.bundle_task import read_bundle
 from cdk.sync.tasks.messages import BundleJob, Failure
 from cdk.testing import MockApi

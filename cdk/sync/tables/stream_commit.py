@@ -25,11 +25,11 @@ from cdk.lake.storage.folder import Folder
 from cdk.state.handlers import removal_guards as guards
 from cdk.state.handlers.options import StatefulOptions
 from cdk.state.handlers.removal_guards import RemovalRefused
-from cdk.sync.loop.conditional_state import ConditionalState, FollowSettings, ReadCondition, foreign_source_state
-from cdk.sync.loop.stale_removal import RemovalRequest, StaleRemoval
-from cdk.sync.loop.table_writer import TableWriting
 from cdk.sync.reports.counts import StaleCount
 from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tables.conditional_state import ConditionalState, FollowSettings, ReadCondition, foreign_source_state
+from cdk.sync.tables.stale_removal import RemovalRequest, StaleRemoval
+from cdk.sync.tables.table_writer import TableWriting
 from cdk.sync.tasks.messages import SliceResult
 
 LOST_IN_A_ROW = 3

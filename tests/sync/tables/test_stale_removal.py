@@ -22,11 +22,11 @@ from cdk.lake.delta import stream_table
 from cdk.lake.storage.folder import LocalFolder
 from cdk.spark.cluster.executors import executors
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.loop import stale_removal
 from cdk.sync.reports.counts import StaleCount
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StateOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
+from cdk.sync.tables import stale_removal
 from cdk.sync.tasks.workers import Workers
 from tests.spark.given_source import Given
 

@@ -25,11 +25,11 @@ from cdk.lake.parquet.generation_diff import FLAG, GenerationCounts, GenerationD
 from cdk.lake.parquet.merge import SMALL_ROWS
 from cdk.lake.parquet.table_files import TableFile
 from cdk.state.handlers.removal_guards import EntityCounts, refusal
-from cdk.sync.loop.table_writer import TableWriting
 from cdk.sync.reports.counts import StaleCount
 from cdk.sync.settings.pipeline_file import StateOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tables.table_writer import TableWriting
 
 
 class RemovalRequest(Struct, frozen=True):

@@ -29,12 +29,12 @@ from cdk.lake.parquet.table_rows import schema_of
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 from cdk.state.wire import state_of
-from cdk.sync.loop.resume import is_refreshed
-from cdk.sync.loop.table_fit import (
+from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tables.resume import is_refreshed
+from cdk.sync.tables.table_fit import (
     bounded_columns,
     check_guards,
     check_key,
-    check_owner,
     check_row_moves,
     declared_columns,
     existing_table,
@@ -42,11 +42,10 @@ from cdk.sync.loop.table_fit import (
     identity,
     new_columns,
     planned_columns,
-    rows_of_others,
     warn_of_fields_without_column,
     warn_of_string_columns,
 )
-from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tables.table_owner import check_owner, rows_of_others
 from cdk.sync.tasks.messages import WriteTarget
 
 

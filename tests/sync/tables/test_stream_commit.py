@@ -6,7 +6,7 @@ import pytest
 
 from cdk.lake.delta.pinned_table import FilesMissing
 from cdk.lake.storage.folder import LocalFolder
-from cdk.sync.loop.stream_commit import LOST_IN_A_ROW, FileLosses
+from cdk.sync.tables.stream_commit import LOST_IN_A_ROW, FileLosses
 from tests.spark.users_table import opened
 
 

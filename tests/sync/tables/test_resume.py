@@ -16,9 +16,9 @@ from cdk.lake.storage.folder import LocalFolder
 from cdk.lake.storage.object_store import folder_at
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop import runner as runner_module
-from cdk.sync.loop.resume import resume_point, warn_of_modes, with_cursor_start
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tables.resume import resume_point, warn_of_modes, with_cursor_start
 from cdk.sync.tasks.workers import Workers
 from connectors.shop import Shop
 from tests.spark.dying import dying_at

@@ -25,9 +25,9 @@ from cdk.lake.delta.table_state import TableState
 from cdk.state.log.slot_value import StateValue
 from cdk.state.source_state.http_validators import HttpSnapshot
 from cdk.state.source_state.validators import KIND, Validators, requests_of, to_value
-from cdk.sync.loop.stale_removal import RemovalRequest
 from cdk.sync.settings.pipeline_file import FollowSourceOptions
 from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tables.stale_removal import RemovalRequest
 from cdk.sync.tasks.messages import SliceResult
 
 _SHOWN = len("sha256:") + 8

@@ -20,7 +20,6 @@ from cdk.state import StateLog, StateRecord
 from cdk.state.layers.layered_map import LayeredMap
 from cdk.state.stored_positions import PartitionEntries
 from cdk.sync.loop import runner as sync_module
-from cdk.sync.loop.state_log_mirror import open_log, state_check
 from cdk.sync.reports.run_report import SyncResult
 from cdk.sync.settings.pipeline_file import (
     Pipeline,
@@ -30,6 +29,7 @@ from cdk.sync.settings.pipeline_file import (
     StreamOptions,
     TargetOptions,
 )
+from cdk.sync.tables.state_log_mirror import open_log, state_check
 from cdk.sync.tasks.workers import Workers
 from tests.samples import Orders, Plain, Users
 from tests.spark.dying import dying_at
