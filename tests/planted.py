@@ -4044,15 +4044,15 @@ BUGS = [
     Bug(
         "a sample keeps all pages of a path",
         "testing/cassettes/recording",
-        "if all(recorded(interaction) in requests",
-        "if any(recorded(interaction) in requests",
+        "if all(recorded_identity(each) in requests",
+        "if any(recorded_identity(each) in requests",
         "tests/testing/cassettes/test_recording.py",
     ),
     Bug(
         "a proof sees rows that come twice",
         "testing/proving/differences",
-        "lost, doubled = before - after, after - before",
-        "lost, doubled = before - after, after - after",
+        "lost, duplicated = before - after, after - before",
+        "lost, duplicated = before - after, after - after",
     ),
     Bug(
         "a form of another port changes no manifest",

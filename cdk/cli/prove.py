@@ -156,7 +156,7 @@ def _lines(proof: Proof) -> list[str]:
         [f"{'killed at':<20}{'kills':>6}{'rows lost':>11}{'twice':>7}{'receipts':>10}{'broken':>8}"] if by_point else []
     )
     for point, kills in by_point.items():
-        figures = (sum(kill.lost for kill in kills), sum(kill.doubled for kill in kills))
+        figures = (sum(kill.lost for kill in kills), sum(kill.duplicated for kill in kills))
         receipts, broken = sum(kill.receipts for kill in kills), sum(bool(kill.problems) for kill in kills)
         lines.append(f"{point:<20}{len(kills):>6}{figures[0]:>11,}{figures[1]:>7,}{receipts:>10,}{broken:>8}")
     lines += [*proof.problems, *(f"warning: {text}" for text in dict.fromkeys(proof.warnings))]

@@ -182,8 +182,8 @@ def send_with_later(
     if ahead is None or request.method != "GET" or request.stream:
         return client.send(request)
     wait_for_response, last = ahead.response_to(request), ahead.last(token)
-    spares = current_lease().spares
-    while spares and ahead.more and (following := later(last)) is not None:
+    has_spare = current_lease().has_spare
+    while has_spare and ahead.more and (following := later(last)) is not None:
         last, next_request = following
         if not ahead.start(last, next_request, partial(_send_unless_budget_waits, client, next_request)):
             break

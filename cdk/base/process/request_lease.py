@@ -1,6 +1,6 @@
-"""RequestLease: the number of requests that a run may send, or the share that one of its tasks was lent.
+"""RequestLease: the number of requests that a run may send, or that it has lent to one of its tasks.
 
-The runner of a piece of work sets its lease, and transports count requests against it. Threads that executors start use
+A run and each of its tasks set their lease, and transports count requests against it. Threads that executors start use
 the lease of the thread that started them.
 """
 
@@ -25,14 +25,17 @@ class RequestsSpent(Interrupted):
 
 
 class RequestLease:
-    """The requests that a run may send, or the share that a task was lent. Thread-safe."""
+    """The requests that a run or a task may send. Thread-safe.
+
+    unsent: how many it may still send or lend; None for no limit. sent: how many it has sent itself.
+    """
 
     def __init__(self, most: int | None = None) -> None:
         """most: the limit of requests; None for no limit."""
         self.unsent, self.sent = most, 0
 
     @property
-    def spares(self) -> bool:
+    def has_spare(self) -> bool:
         """Whether enough requests are left to send one whose response may turn out useless."""
         return self.unsent is None or self.unsent > _LEAST_SPARE
 
@@ -46,7 +49,7 @@ class RequestLease:
             self.sent += 1
 
     def lend(self, parts: int) -> int | None:
-        """Lend requests to one of `parts` tasks, enough of them to make the task worthwhile. None for no limit."""
+        """Lend a task one of `parts` equal parts, but enough requests to make it worthwhile. None: no limit."""
         with _counting:
             if self.unsent is None:
                 return None
@@ -55,7 +58,7 @@ class RequestLease:
             return lent
 
     def return_unsent(self, lent: int | None, sent: int | None) -> None:
-        """Take back the requests that a task has not sent. sent: None if unknown, which counts as all of them."""
+        """Take back the requests that a task was lent and has not sent. sent: None if unknown, so it may be all."""
         with _counting:
             if self.unsent is not None and lent is not None and sent is not None:
                 self.unsent += lent - sent
@@ -67,7 +70,7 @@ _lease: ContextVar[RequestLease] = ContextVar("lease", default=RequestLease())  
 
 
 def current_lease() -> RequestLease:
-    """The lease that counts in this context."""
+    """The lease that this context's requests count against; one without a limit if none was set."""
     return _lease.get()
 
 

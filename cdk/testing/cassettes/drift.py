@@ -1,26 +1,28 @@
-"""Drift: how an API's responses differ from those that were recorded."""
+"""Drift: how an API's responses, and the requests for them, differ from those that were recorded."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from urllib.parse import urlsplit
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import orjson
 from msgspec import Struct, field
 
 from cdk.base.values import JSON_TYPES, from_json, walk
 from cdk.testing.cassettes.interactions import Interaction, Recording
-from cdk.testing.cassettes.matching import Sent, recorded
+from cdk.testing.cassettes.matching import RequestIdentity, recorded_identity
 
 
 class _Endpoint(Struct):
-    """The observed traffic of a method and path. fields: the types of each field, keyed by its path in the body."""
+    """The traffic of a method and path. fields: the JSON types of each field, by its path, as in `items[].id`."""
 
-    requests: set[Sent] = field(default_factory=set)
+    requests: set[RequestIdentity] = field(default_factory=set)
     statuses: set[int] = field(default_factory=set)
     fields: dict[str, set[str]] = field(default_factory=dict)
 
 
 def drift(before: Recording, now: Recording) -> list[str]:
-    """Compare two recordings of a connector, by method and path: requests, statuses, fields and their types."""
+    """Return how two recordings of a connector differ, a line for each difference of a method and path, sorted.
+
+    Compared are the numbers of distinct requests, the statuses, and the fields of JSON responses with their types.
+    """
     old, new = _endpoints(before.interactions), _endpoints(now.interactions)
     lines = []
     for name in sorted({*old, *new}):
@@ -49,15 +51,15 @@ def _differences(old: _Endpoint, new: _Endpoint) -> Iterator[str]:
             yield f"field {name} was {_listed(before)}, is {_listed(now)}"
 
 
-def _listed(values: Sequence[object] | set[int] | set[str]) -> str:
+def _listed(values: Iterable[object]) -> str:
     return " or ".join(sorted(map(str, values)))
 
 
 def _endpoints(interactions: Sequence[Interaction]) -> Mapping[str, _Endpoint]:
     endpoints: dict[str, _Endpoint] = {}
     for interaction in interactions:
-        endpoint = endpoints.setdefault(f"{interaction.method} {urlsplit(interaction.url).path}", _Endpoint())
-        endpoint.requests.add(recorded(interaction))
+        endpoint = endpoints.setdefault(interaction.endpoint, _Endpoint())
+        endpoint.requests.add(recorded_identity(interaction))
         endpoint.statuses.add(interaction.status)
         try:
             for keys, value in walk(from_json(interaction.content)):

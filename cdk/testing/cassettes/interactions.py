@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
@@ -29,6 +30,11 @@ class Interaction(Struct, frozen=True):
     status: int
     response_headers: Mapping[str, str]
     content: bytes
+
+    @property
+    def endpoint(self) -> str:
+        """The method, and the path of the URL."""
+        return f"{self.method} {urlsplit(self.url).path}"
 
     def response(self, request: Request) -> Response:
         """Return the recorded response as the response to `request`."""

@@ -24,7 +24,7 @@ _FORM = "application/x-www-form-urlencoded"
 _VOLATILE = {"date", "x-amz-date", "user-agent", "x-request-id", "idempotency-key", "traceparent", "content-length"}
 
 
-class Sent(Struct, frozen=True):
+class RequestIdentity(Struct, frozen=True):
     """What identifies a request: without its secrets, the order of its parameters and the whitespace of its JSON."""
 
     method: str
@@ -38,7 +38,7 @@ class Sent(Struct, frozen=True):
         query = "&".join(f"{name}={value}" for name, value in self.params)
         return f"{self.method} {self.host}{self.path}{'?' if query else ''}{query}"
 
-    def differences(self, recorded: "Sent") -> Iterator[str]:
+    def differences(self, recorded: "RequestIdentity") -> Iterator[str]:
         """Describe how this request differs from a recorded one, for people."""
         for what, mine, other in (
             ("method", self.method, recorded.method),
@@ -53,7 +53,9 @@ class Sent(Struct, frozen=True):
             yield f"body {self.body[:200] or 'none'}, recorded {recorded.body[:200] or 'none'}"
 
 
-def sent(request: Request, secrets: Secrets, ignored: Collection[str] = (), *, blank: bool = False) -> Sent:
+def sent_identity(
+    request: Request, secrets: Secrets, ignored: Collection[str] = (), *, blank: bool = False
+) -> RequestIdentity:
     """Return what identifies a request. secrets: masked wherever they occur, in addition to the request's own.
 
     ignored: parameters and headers that are not compared, in lower case. blank: treat values whose name alone suggests
@@ -70,14 +72,14 @@ def sent(request: Request, secrets: Secrets, ignored: Collection[str] = (), *, b
 
     params = [(name, HIDDEN if name.lower() in marked else mask(value)) for name, value in query_of(request.full_url)]
     headers = [(name, mask(value)) for name, value in request.headers.items() if not request.is_secret(name)]
-    return _sent(
+    return _identity(
         request.method, request.full_url, mask=mask, params=params, headers=headers, body=request.body, ignored=ignored
     )
 
 
-def recorded(interaction: Interaction, ignored: Collection[str] = ()) -> Sent:
+def recorded_identity(interaction: Interaction, ignored: Collection[str] = ()) -> RequestIdentity:
     """Return what identifies a recorded request."""
-    return _sent(
+    return _identity(
         interaction.method,
         interaction.url,
         mask=str,
@@ -88,7 +90,7 @@ def recorded(interaction: Interaction, ignored: Collection[str] = ()) -> Sent:
     )
 
 
-def fits(request: Sent, known: Sent) -> bool:
+def fits(request: RequestIdentity, known: RequestIdentity) -> bool:
     """Whether a request equals a recorded one except for the text that replaced secrets there."""
     mine, other = ([*each.params, *each.headers] for each in (request, known))
     names = [name for name, _ in mine] == [name for name, _ in other]
@@ -103,12 +105,12 @@ def _hides(hidden: str, text: str) -> bool:
     return len(parts) > 1 and re.fullmatch(".+".join(map(re.escape, parts)), text, re.DOTALL) is not None
 
 
-def nearest(request: Sent, known: Iterable[Sent]) -> Sent | None:
+def nearest(request: RequestIdentity, known: Iterable[RequestIdentity]) -> RequestIdentity | None:
     """Return the recorded request most similar to `request`; None if there are none."""
     return max(known, key=lambda other: _likeness(request, other), default=None)
 
 
-def _likeness(a: Sent, b: Sent) -> float:
+def _likeness(a: RequestIdentity, b: RequestIdentity) -> float:
     same = sum(mine == other for mine, other in ((a.method, b.method), (a.host, b.host), (a.body, b.body)))
     shared = sum(_shared(mine, other) for mine, other in ((a.params, b.params), (dict(a.params), dict(b.params))))
     return same + 3 * SequenceMatcher(None, a.path, b.path).ratio() + shared
@@ -118,7 +120,7 @@ def _shared(mine: Collection[object], other: Collection[object]) -> float:
     return len({*mine} & {*other}) / max(len({*mine} | {*other}), 1)
 
 
-def _sent(
+def _identity(
     method: str,
     url: str,
     *,
@@ -127,10 +129,10 @@ def _sent(
     headers: Iterable[tuple[str, str]],
     body: bytes | None,
     ignored: Collection[str],
-) -> Sent:
+) -> RequestIdentity:
     parts, leave_out, headers = urlsplit(url), {*_VOLATILE, *ignored}, list(headers)
     kind = next((value for name, value in headers if name.lower() == "content-type"), "")
-    return Sent(
+    return RequestIdentity(
         method,
         f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}",
         mask(unquote(parts.path)),

@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from http import HTTPStatus
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import orjson
 from msgspec.structs import replace
@@ -21,7 +20,7 @@ from cdk.rest.http.transport import outgoing
 from cdk.sources.config import prepared_config
 from cdk.streams.source import Source
 from cdk.testing.cassettes.interactions import Interaction, Recording
-from cdk.testing.cassettes.matching import Sent, recorded, sent
+from cdk.testing.cassettes.matching import RequestIdentity, recorded_identity, sent_identity
 from cdk.testing.cassettes.replay import Answers, Cassette
 from cdk.testing.cassettes.scrubbing import Scrubber
 from cdk.testing.run import read
@@ -64,7 +63,7 @@ class Recorder:
             request.method, request.full_url, headers, request.body, response.status, dict(response.headers), content
         )
         self._scrubber.learn(request, interaction)
-        key = sent(request, self._secrets)
+        key = sent_identity(request, self._secrets)
         if (before := self._answers.known.get(key)) and _answer(before[-1]) == _answer(interaction):
             return before[-1].response(request)
         self._answers.add(key, interaction)
@@ -166,7 +165,9 @@ def without_resumes(
     requested = reads.requested(recording)
     if requested is None:
         return recording
-    fewer = replace(recording, interactions=[each for each in recording.interactions if recorded(each) in requested])
+    fewer = replace(
+        recording, interactions=[each for each in recording.interactions if recorded_identity(each) in requested]
+    )
     # Lists that resumed reads need in full may be shortened without those reads.
     return fewer if sample is None else reads.sample(fewer, sample)
 
@@ -216,7 +217,7 @@ class _Reads(NamedTuple):
             raise run.error
         return [AirbyteStateMessage.model_validate(m["state"]) for m in run.messages if m["type"] == "STATE"]
 
-    def requested(self, recording: Recording) -> Collection[Sent] | None:
+    def requested(self, recording: Recording) -> Collection[RequestIdentity] | None:
         """Return the requests that the reads send to a recording; None if it lacks a response."""
         cassette = Cassette(recording, secrets=self.secrets)
         try:
@@ -229,7 +230,7 @@ class _Reads(NamedTuple):
     def sample(self, recording: Recording, keep: int) -> Recording:
         """Return the recording with at most `keep` records of each page; see `sampled`."""
 
-        def requested(fewer: Sequence[Interaction]) -> Collection[Sent] | None:
+        def requested(fewer: Sequence[Interaction]) -> Collection[RequestIdentity] | None:
             return self.requested(replace(recording, interactions=fewer))
 
         return replace(recording, interactions=sampled(recording.interactions, keep, requested), sample=keep)
@@ -249,32 +250,26 @@ def _spread(states: Sequence[AirbyteStateMessage], most: int) -> Sequence[Airbyt
 def sampled(
     interactions: Sequence[Interaction],
     keep: int,
-    requested: Callable[[Sequence[Interaction]], Collection[Sent] | None],
+    requested: Callable[[Sequence[Interaction]], Collection[RequestIdentity] | None],
 ) -> Sequence[Interaction]:
     """Return the interactions with at most `keep` objects in each list, the last one among them.
 
-    A path stays unchanged if its later pages depend on records that would be removed, for example where a page is
+    An endpoint stays unchanged if its later pages depend on records that would be removed, for example where a page is
     requested by a count of records or by the last record before it. Requests that exist only because of removed
     records, such as those for the children of a parent, are removed too.
     requested: returns the requests of a read from these interactions; None when that read lacks a response.
     """
     result, done = list(interactions), set[str]()
-    while fresh := [path for interaction in result if (path := _path(interaction)) not in done]:
-        path = fresh[0]
-        done.add(path)
-        fewer = [_shortened(interaction, keep) if _path(interaction) == path else interaction for interaction in result]
+    while (endpoint := next((each.endpoint for each in result if each.endpoint not in done), None)) is not None:
+        done.add(endpoint)
+        fewer = [_shortened(each, keep) if each.endpoint == endpoint else each for each in result]
         requests = requested(fewer) if fewer != result else None
         if requests is None:
             continue
-        reachable = [interaction for interaction in fewer if recorded(interaction) in requests]
-        # All pages of the shortened path must still be requested.
-        if all(recorded(interaction) in requests for interaction in fewer if _path(interaction) == path):
-            result = reachable
+        # All pages of the shortened endpoint must still be requested.
+        if all(recorded_identity(each) in requests for each in fewer if each.endpoint == endpoint):
+            result = [each for each in fewer if recorded_identity(each) in requests]
     return result
-
-
-def _path(interaction: Interaction) -> str:
-    return f"{interaction.method} {urlsplit(interaction.url).path}"
 
 
 def _shortened(interaction: Interaction, keep: int) -> Interaction:

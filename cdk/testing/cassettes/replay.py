@@ -12,7 +12,7 @@ from cdk.base.values import JsonValue
 from cdk.rest import Request, Response
 from cdk.rest.http.transport import Offline
 from cdk.testing.cassettes.interactions import Interaction, Recording, load
-from cdk.testing.cassettes.matching import Sent, fits, nearest, recorded, sent
+from cdk.testing.cassettes.matching import RequestIdentity, fits, nearest, recorded_identity, sent_identity
 from cdk.testing.simulation import MockClock, simulated
 
 
@@ -28,15 +28,15 @@ class Answers:
     """
 
     def __init__(self, interactions: Iterable[Interaction] = (), ignored: Collection[str] = ()) -> None:
-        self.known: dict[Sent, list[Interaction]] = {}
+        self.known: dict[RequestIdentity, list[Interaction]] = {}
         self.ignored = ignored
         self._lock = threading.Lock()
-        self._turns: Counter[Sent] = Counter()
-        self.requested: set[Sent] = set()
+        self._turns: Counter[RequestIdentity] = Counter()
+        self.requested: set[RequestIdentity] = set()
         for interaction in interactions:
-            self.add(recorded(interaction, ignored), interaction)
+            self.add(recorded_identity(interaction, ignored), interaction)
 
-    def add(self, request: Sent, interaction: Interaction) -> None:
+    def add(self, request: RequestIdentity, interaction: Interaction) -> None:
         """Append a response to those of a request."""
         self.known.setdefault(request, []).append(interaction)
 
@@ -46,14 +46,14 @@ class Answers:
 
     def find(self, request: Request, secrets: Secrets) -> Interaction | None:
         """Return the next response to a request; None if there is none."""
-        keys = [sent(request, secrets, self.ignored, blank=blank) for blank in (False, True)]
+        keys = [sent_identity(request, secrets, self.ignored, blank=blank) for blank in (False, True)]
         if (key := next((key for key in keys if key in self.known), None)) is not None:
             return self._next(key)
         # When the config is not the recorded one, the request may carry a secret that it does not mark as one.
         fitting = [known for known in self.known if fits(keys[0], known)]
         return self._next(fitting[0]) if len(fitting) == 1 else None
 
-    def _next(self, known: Sent) -> Interaction:
+    def _next(self, known: RequestIdentity) -> Interaction:
         answers = self.known[known]
         with self._lock:
             self._turns[known] += 1
@@ -120,7 +120,7 @@ class Cassette(Offline):
         return interaction.response(request)
 
     def _missing(self, request: Request) -> Unrecorded:
-        missing = sent(request, self._secrets, self._ignore)
+        missing = sent_identity(request, self._secrets, self._ignore)
         near = nearest(missing, self.answers.known)
         if near is None:
             return Unrecorded(f"{missing} is not in the cassette {self._path}, which is empty; record it again")

@@ -1,10 +1,10 @@
-"""Differences between two tables: which rows are missing, which are duplicated, and which have other values."""
+"""Differences between two tables: which rows are lost, which are duplicated, and which have other values."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from cdk.base.values import FieldValue, canonical, from_json
 from cdk.rest import path as value_at
@@ -13,6 +13,7 @@ Key: TypeAlias = Sequence[Sequence[str]]
 """The paths of the fields of a primary key; empty if there is no key."""
 
 Row: TypeAlias = Mapping[str, FieldValue]
+
 _Identity: TypeAlias = Callable[[Row], str | None]
 """Returns what identifies a row; None if nothing does."""
 
@@ -20,24 +21,28 @@ _SHOWN = 100
 """The most characters of a value in a message."""
 
 
-class Difference(Struct):
-    """How a table's rows differ from the expected ones. changed: pairs of a row as expected and as it is now."""
+class Difference(Struct, frozen=True):
+    """How a table's rows differ from the expected ones.
+
+    expected: the number of expected rows. lost: expected rows that the table does not have, as JSON texts. duplicated:
+    rows beyond the expected ones. changed: pairs of a row as expected and as it is now, which are neither.
+    """
 
     expected: int
     lost: Counter[str]
-    doubled: Counter[str]
-    changed: Sequence[tuple[Row, Row]] = field(default_factory=list)
+    duplicated: Counter[str]
+    changed: Sequence[tuple[Row, Row]]
 
     def __iter__(self) -> Iterator[str]:
         """Yield a sentence for each kind of difference."""
-        for what, rest in (("lost", self.lost), ("duplicated", self.doubled)):
+        for what, rest in (("lost", self.lost), ("duplicated", self.duplicated)):
             if rest:
                 yield f"{rest.total()} of {self.expected} rows {what}, such as {min(rest)[:200]}"
         if self.changed:
             before, now = self.changed[0]
-            names = ", ".join(sorted({name for pair in self.changed for name in _other(*pair)}))
+            names = ", ".join(sorted({name for pair in self.changed for name in _changed_fields(*pair)}))
             shown = ", ".join(
-                f"{name} was {_text(before, name)}, is {_text(now, name)}" for name in _other(before, now)
+                f"{name} was {_text(before, name)}, is {_text(now, name)}" for name in _changed_fields(before, now)
             )
             yield (
                 f"{len(self.changed)} of {self.expected} rows changed, in {names}: {shown}; what has another value in "
@@ -53,26 +58,26 @@ def difference(before: Counter[str], after: Counter[str], key: Key) -> Differenc
     differ only in fields whose values occur in no expected row. Times and random values are such values; the values of
     a duplicated record are not.
     """
-    lost, doubled = before - after, after - before
-    differs = Difference(before.total(), lost, doubled)
-    if lost and doubled:
-        differs.changed = [*_paired(lost, doubled, _by_key(key)), *_paired(lost, doubled, _by_known(before, +doubled))]
-        differs.lost, differs.doubled = +lost, +doubled
-    return differs
+    lost, duplicated = before - after, after - before
+    changed: list[tuple[Row, Row]] = []
+    if lost and duplicated:
+        changed += _paired(lost, duplicated, _by_key(key))
+        changed += _paired(lost, duplicated, _by_known_values(before, +duplicated))
+    return Difference(before.total(), +lost, +duplicated, changed)
 
 
-def _paired(lost: Counter[str], doubled: Counter[str], identity: _Identity) -> Iterator[tuple[Row, Row]]:
+def _paired(lost: Counter[str], duplicated: Counter[str], identity: _Identity) -> Iterator[tuple[Row, Row]]:
     """Remove the rows that are the same from both counters, and yield them in pairs."""
     missing = defaultdict[str, list[str]](list)
     for text in sorted(lost.elements(), reverse=True):
         if (name := identity(_row(text))) is not None:
             missing[name].append(text)
-    for text in sorted(doubled.elements()):
+    for text in sorted(duplicated.elements()):
         name = identity(_row(text))
         if name is not None and (rows := missing[name]):
             before = rows.pop()
             lost[before] -= 1
-            doubled[text] -= 1
+            duplicated[text] -= 1
             yield _row(before), _row(text)
 
 
@@ -84,8 +89,9 @@ def _by_key(key: Key) -> _Identity:
     return identity
 
 
-def _by_known(before: Collection[str], doubled: Collection[str]) -> _Identity:
-    known, now = _values(before), _values(doubled)
+def _by_known_values(before: Collection[str], duplicated: Collection[str]) -> _Identity:
+    """Identify a row by its fields without those whose values occur in no expected row."""
+    known, now = _values(before), _values(duplicated)
     fresh = {name for name, values in now.items() if not values & known[name]}
 
     def identity(row: Row) -> str | None:
@@ -109,7 +115,7 @@ def _row(text: str) -> Row:
     return row
 
 
-def _other(before: Row, now: Row) -> Sequence[str]:
+def _changed_fields(before: Row, now: Row) -> Sequence[str]:
     return sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
 
 

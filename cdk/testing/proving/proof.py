@@ -35,14 +35,14 @@ _MOST_SECONDS, _MOST_TIMES = 20, 50
 class Kill:
     """One kill, and its outcome after a further sync resumed.
 
-    point: where the sync was killed; `after_commit:3` is the third time that this point is reached. problems:
-    sentences; empty if all is well. changed: the number of rows with the same key and other values. receipts: the
-    number of receipts of all commits, which add up if there is no problem.
+    point: where the sync was killed; `after_commit:3` is the third time that this point is reached. lost, duplicated,
+    changed: numbers of rows, as in `Difference`. receipts: the number of receipts of all commits, which add up if there
+    is no problem. problems: sentences; empty if all is well.
     """
 
     point: str
     lost: int = 0
-    doubled: int = 0
+    duplicated: int = 0
     changed: int = 0
     receipts: int = 0
     problems: Sequence[str] = ()
@@ -170,12 +170,12 @@ def _killed(
     problems = [f"the sync that resumes fails: {resumed.failure}"] if resumed.failure else []
     differences = differ(rows(folder))
     lost = sum(each.lost.total() for each in differences.values())
-    doubled = sum(each.doubled.total() for each in differences.values())
+    duplicated = sum(each.duplicated.total() for each in differences.values())
     changed = sum(len(each.changed) for each in differences.values())
     with subject.cassette.playing():
         verified = verify(*subject.pipeline(folder))
     problems += [*_problems(differences), *verified.broken]
-    return Kill(str(point), lost, doubled, changed, verified.receipts, problems)
+    return Kill(str(point), lost, duplicated, changed, verified.receipts, problems)
 
 
 def _keys(subject: Subject, target: Path) -> Mapping[str, Key]:

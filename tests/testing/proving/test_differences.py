@@ -39,7 +39,7 @@ def test_rows_are_lost_or_there_once_more_or_changed(
 ) -> None:
     differ = found(before, after, key)
 
-    assert (differ.lost.total(), differ.doubled.total(), len(differ.changed)) == figures
+    assert (differ.lost.total(), differ.duplicated.total(), len(differ.changed)) == figures
 
 
 ROWS = st.lists(st.fixed_dictionaries({"id": st.integers(0, 3), "at": st.integers(0, 3)}), max_size=6)
@@ -50,7 +50,9 @@ def test_what_was_expected_and_differs_is_what_is_there(before: list[Json], afte
     differ = found(before, after, key)
 
     left, there = (Counter(map(orjson.dumps, rows)) for rows in (before, after))
-    texts = [Counter({text.encode(): count for text, count in each.items()}) for each in (differ.lost, differ.doubled)]
+    texts = [
+        Counter({text.encode(): count for text, count in each.items()}) for each in (differ.lost, differ.duplicated)
+    ]
     old, new = (Counter(orjson.dumps(pair[side]) for pair in differ.changed) for side in (0, 1))
     assert left - texts[0] - old == there - texts[1] - new
     assert (not list(differ)) == (left == there)
