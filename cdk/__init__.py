@@ -35,7 +35,7 @@ from cdk.streams.checkpoint.windows import SliceCheckpointReader
 from cdk.streams.count_cursor import CountCursor
 from cdk.streams.cursor import Cursor
 from cdk.streams.datetime_cursor import DatetimeCursor
-from cdk.streams.order import CountOrder, MomentOrder, NaturalOrder, Order
+from cdk.streams.order import CountOrder, NaturalOrder, Order, TimestampOrder
 from cdk.streams.page import Item, Page
 from cdk.streams.paged import PagedStream
 from cdk.streams.partitions import following_partitions, list_partitions, parent_partitions, product, records_of
@@ -66,7 +66,6 @@ __all__ = [
     "Item",
     "Json",
     "JsonSchema",
-    "MomentOrder",
     "NaturalOrder",
     "NotFound",
     "Order",
@@ -94,6 +93,7 @@ __all__ = [
     "Stream",
     "StreamState",
     "Timeout",
+    "TimestampOrder",
     "TransientError",
     "Window",
     "following_partitions",

@@ -244,7 +244,7 @@ BUGS = [
         "Side.EDGE",
         "tests/streams/test_datetime_cursor_by_request.py",
     ),
-    Bug("a moment of another zone is the same one", "base/times/clock", "moment.astimezone(UTC)", "moment"),
+    Bug("a moment of another zone is the same one", "base/times/clock", "timestamp.astimezone(UTC)", "timestamp"),
     Bug(
         "states and windows are read by the format that wrote them",
         "streams/datetime_cursor",

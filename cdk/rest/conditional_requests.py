@@ -63,15 +63,15 @@ class ConditionalTransport:
         conditional = request.with_headers(headers) if headers else request
         response = self._transport.send(conditional)
         response = response.with_request(request) if headers else response
-        etag, moment = response.headers.get("etag") or None, response.headers.get("last-modified") or None
+        etag, last_modified = response.headers.get("etag") or None, response.headers.get("last-modified") or None
         if response.status == HTTPStatus.NOT_MODIFIED:
             if not headers:
                 raise error_for(response)
-            self._probe.unchanged(mark, etag, moment)
+            self._probe.unchanged(mark, etag, last_modified)
             raise NotModified(f"{request} answered 304 Not Modified")
         if response.status == HTTPStatus.OK:
             body = None if response.is_stream else response.body
-            if not self._probe.learn(mark, etag, moment, body):
+            if not self._probe.learn(mark, etag, last_modified, body):
                 raise NotModified(f"{request}: the body has not changed since the last read")
         return response
 

@@ -269,10 +269,10 @@ def entry_text(position: Position, missing: datetime | None = None) -> str:
 
 def since(text: JsonValue, path: str) -> datetime:
     """Parse the timestamp since when a partition is missing. Raises BadState."""
-    moment = parse_timestamp(text, ()) if isinstance(text, str) else None
-    if moment is None:
+    timestamp = parse_timestamp(text, ()) if isinstance(text, str) else None
+    if timestamp is None:
         raise BadState(path, text, "a timestamp in ISO 8601, such as 2024-01-01T00:00:00+00:00")
-    return moment
+    return timestamp
 
 
 def _entry(key: str, text: str) -> tuple[Position, datetime | None]:

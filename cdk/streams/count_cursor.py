@@ -35,7 +35,7 @@ class CountCursor(Cursor):
     def windows(
         self,
         after: object,
-        now: datetime,  # noqa: ARG002 - a number has no present moment
+        now: datetime,  # noqa: ARG002 - integers have no present
         *,
         upto: object = None,
         again: bool = True,  # noqa: ARG002

@@ -152,7 +152,7 @@ class Cursor(ABC):
         """The end of the windows that are planned at `now`; None for a cursor whose values are not times."""
         return None
 
-    def moment(self, value: object) -> datetime | None:  # noqa: ARG002 - for overriding
+    def timestamp(self, value: object) -> datetime | None:  # noqa: ARG002 - for overriding
         """The time that a value of a state or window stands for; None if it is not a time."""
         return None
 

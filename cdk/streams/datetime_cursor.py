@@ -14,7 +14,7 @@ from cdk.base.times.clock import assume_utc, parse_timestamp, write_timestamp
 from cdk.base.times.iso_durations import CalendarDuration, Duration, earlier, later, parse_duration
 from cdk.state.window import Window
 from cdk.streams.cursor import Cursor, Side, side_of
-from cdk.streams.order import MomentOrder, json_value
+from cdk.streams.order import TimestampOrder, json_value
 
 ISO_SECONDS = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -28,9 +28,9 @@ class Clamping(Struct, frozen=True):
     target: Literal["DAY", "WEEK", "MONTH"]
     weekday: int = 0
 
-    def floor(self, moment: datetime) -> datetime:
-        """The start of the period that contains `moment`."""
-        day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    def floor(self, timestamp: datetime) -> datetime:
+        """The start of the period that contains `timestamp`."""
+        day = timestamp.replace(hour=0, minute=0, second=0, microsecond=0)
         match self.target:
             case "DAY":
                 return day
@@ -39,11 +39,11 @@ class Clamping(Struct, frozen=True):
             case "MONTH":
                 return day.replace(day=1)
 
-    def ceil(self, moment: datetime) -> datetime:
-        """The start of the first period at or after `moment`."""
-        start = self.floor(moment)
-        if start == moment:
-            return moment
+    def ceil(self, timestamp: datetime) -> datetime:
+        """The start of the first period at or after `timestamp`."""
+        start = self.floor(timestamp)
+        if start == timestamp:
+            return timestamp
         return self.floor(start + timedelta(days={"DAY": 1, "WEEK": 7, "MONTH": 31}[self.target]))
 
 
@@ -118,7 +118,7 @@ class DatetimeCursor(Cursor):
                 f"cursor {self.field!r}: granularity {granularity} is longer than the step {step}, expected at most "
                 "that"
             )
-        if self.moment(self.write(_NEW_YEAR)) != _NEW_YEAR:
+        if self.timestamp(self.write(_NEW_YEAR)) != _NEW_YEAR:
             raise ConfigError(
                 f"cursor {self.field!r}: the format {self._format!r} cannot be read back, expected the first of "
                 "`formats` to contain at least the year"
@@ -130,31 +130,31 @@ class DatetimeCursor(Cursor):
             )
 
     @property
-    def order(self) -> MomentOrder:
-        return MomentOrder(self._formats)
+    def order(self) -> TimestampOrder:
+        return TimestampOrder(self._formats)
 
     @property
-    def state_order(self) -> MomentOrder:
-        return MomentOrder(self._state_formats)
+    def state_order(self) -> TimestampOrder:
+        return TimestampOrder(self._state_formats)
 
     @property
     def start(self) -> str | float:
         """The start of a first read, in the format of windows."""
         return self.write(self._first())
 
-    def moment(self, value: object) -> datetime | None:
+    def timestamp(self, value: object) -> datetime | None:
         if type(value) is str:
             return _parsed(value, self._state_formats)
         return parse_timestamp(json_value(value), self._state_formats)
 
-    def write(self, moment: datetime) -> str | float:
+    def write(self, timestamp: datetime) -> str | float:
         """Format a timestamp for windows, with the precision of the format."""
-        value = write_timestamp(moment, self._format)
+        value = write_timestamp(timestamp, self._format)
         return value if self._own_spelling else str(value)
 
     def windows(self, after: object, now: datetime, *, upto: object = None, again: bool = True) -> Iterator[Window]:
         first = self._first()
-        lower = first if after is None else self.moment(after)
+        lower = first if after is None else self.timestamp(after)
         if lower is None:
             raise BadState(f"state.{self.field}", after, self.order.expected)
         if after is not None and again:
@@ -173,7 +173,7 @@ class DatetimeCursor(Cursor):
 
     def until(self, now: datetime, upto: object = None) -> datetime:
         """The end of the windows that are planned at `now`. upto: an upper bound that takes precedence."""
-        end = (None if upto is None else self.moment(upto)) or self._last(now)
+        end = (None if upto is None else self.timestamp(upto)) or self._last(now)
         if self._clamping is not None:
             end = self._clamping.floor(end)
             if self.granularity is not None:
@@ -181,8 +181,8 @@ class DatetimeCursor(Cursor):
         return end
 
     def no_later(self, value: object, end: datetime) -> object:
-        moment = self.moment(value)
-        return value if moment is None or moment <= end else self.write(end)
+        timestamp = self.timestamp(value)
+        return value if timestamp is None or timestamp <= end else self.write(end)
 
     def _split(self, lower: datetime, upper: datetime, *, last_is_last: bool) -> Iterator[Window]:
         while lower < upper:
@@ -207,14 +207,14 @@ class DatetimeCursor(Cursor):
         unit = self.granularity if isinstance(self.granularity, timedelta) else timedelta(seconds=1)
         step = max(unit, self._step * 2 // 3 // unit * unit)
         # Windows that the format cannot distinguish would be read twice.
-        if step == self._step or self.moment(self.write(_NEW_YEAR + step)) != _NEW_YEAR + step:
+        if step == self._step or self.timestamp(self.write(_NEW_YEAR + step)) != _NEW_YEAR + step:
             return None
         cursor = copy(self)
         cursor._step = step  # noqa: SLF001 - of its own copy
         return cursor
 
     def halves(self, window: Window, smallest: Duration | None = None) -> tuple[Window, Window] | None:
-        start, end, granularity = self.moment(window.start), self.moment(window.end), self.granularity
+        start, end, granularity = self.timestamp(window.start), self.timestamp(window.end), self.granularity
         if start is None or end is None or granularity is None:
             return None
         if smallest is not None and end <= later(start, smallest):
@@ -236,7 +236,7 @@ class DatetimeCursor(Cursor):
         # A filter by days covers whole days, whatever the time of a record.
         if window.last or not isinstance(granularity, timedelta) or granularity >= timedelta(days=1):
             return None
-        at, end, until = self.moment(value), self.moment(window.end), self.moment(window.until)
+        at, end, until = self.timestamp(value), self.timestamp(window.end), self.timestamp(window.until)
         # A source that returns records from between the two does not end the window there.
         if at is None or end is None or until is None or end >= until or at > end:
             return None
@@ -244,19 +244,19 @@ class DatetimeCursor(Cursor):
         return next((unit for unit in _UNITS if not rest % unit), None) if rest else None
 
     def greatest(self, values: Sequence[object]) -> object:
-        return self._greatest(values, self.moment)
+        return self._greatest(values, self.timestamp)
 
     def greatest_of_records(self, values: Sequence[object]) -> object:
         if len(values) > _FEW:
             values = self.ends(values) or values
-        return self._greatest(values, self._moment_of_record)
+        return self._greatest(values, self._timestamp_of_record)
 
-    def _greatest(self, values: Sequence[object], moment_of: Callable[[object], datetime | None]) -> object:
-        ranked = [(moment, at) for at, value in enumerate(values) if (moment := moment_of(value)) is not None]
+    def _greatest(self, values: Sequence[object], timestamp_of: Callable[[object], datetime | None]) -> object:
+        ranked = [(timestamp, at) for at, value in enumerate(values) if (timestamp := timestamp_of(value)) is not None]
         if not ranked:
             return None
-        moment, at = max(ranked)
-        return json_value(values[at]) if self._own_spelling else self.write(moment)
+        timestamp, at = max(ranked)
+        return json_value(values[at]) if self._own_spelling else self.write(timestamp)
 
     def window_value(self, value: object) -> object:
         return self.back(value, timedelta())
@@ -265,44 +265,44 @@ class DatetimeCursor(Cursor):
         if not self._all_text_in_order(values):
             return None
         ends = min(values), max(values)
-        return None if None in map(self._moment_of_record, ends) else ends
+        return None if None in map(self._timestamp_of_record, ends) else ends
 
     def sides(self, window: Window, values: Sequence[object]) -> list[Side]:
-        moment = self.moment
-        start, end, until = moment(window.start), moment(window.end), moment(window.until)
+        timestamp = self.timestamp
+        start, end, until = timestamp(window.start), timestamp(window.end), timestamp(window.until)
         # A window that ends now; a format without a time writes that as the midnight before.
         until_now = window.last and self._end is None
         return [
             Side.INSIDE
             if until_now and at and end and at > end == self._as_written(at)
             else side_of(at, start, end, until, last=window.last)
-            for at in map(self._moment_of_record, values)
+            for at in map(self._timestamp_of_record, values)
         ]
 
     def plan_end(self, now: datetime) -> object:
         return self.write(self._last(now)) if self._lookback else None
 
     def back(self, value: object, by: timedelta) -> object:
-        moment = self.moment(value)
-        return value if moment is None else self.write(earlier(moment, by))
+        timestamp = self.timestamp(value)
+        return value if timestamp is None else self.write(earlier(timestamp, by))
 
     def repeats(self, value: object, reached: object) -> bool:
         if value == reached:
             return True
-        moment, limit = self._moment_of_record(value), self.moment(reached)
-        if moment is None or limit is None:
+        timestamp, limit = self._timestamp_of_record(value), self.timestamp(reached)
+        if timestamp is None or limit is None:
             return False
         # A window starts at the value as the format can express it, which may be earlier than the record's value.
-        return moment >= earlier(self._as_written(limit), self._lookback)
+        return timestamp >= earlier(self._as_written(limit), self._lookback)
 
     def reached(self, window: Window, greatest: object, before: object) -> object:
         value = super().reached(window, greatest, before)
-        if self.by_request and (moment := self.moment(value)) is not None and moment < self._first():
+        if self.by_request and (timestamp := self.timestamp(value)) is not None and timestamp < self._first():
             # Records that precede the start of all reads do not move the cursor back to their value.
             return self.start
         return value
 
-    def _moment_of_record(self, value: object) -> datetime | None:
+    def _timestamp_of_record(self, value: object) -> datetime | None:
         if type(value) is str:
             return _parsed(value, self._formats)
         return parse_timestamp(json_value(value), self._formats)
@@ -328,10 +328,10 @@ class DatetimeCursor(Cursor):
         text = "".join(values)
         return set(text[size - 1 :: size]) == {"Z"} and len(set(text[10::size])) <= 1
 
-    def _as_written(self, moment: datetime) -> datetime:
-        """`moment` with the precision of the format, so that no two windows have the same text."""
+    def _as_written(self, timestamp: datetime) -> datetime:
+        """`timestamp` with the precision of the format, so that no two windows have the same text."""
         # A year before 1000 is written with less than four digits, which does not parse.
-        return self.moment(self.write(moment)) or moment
+        return self.timestamp(self.write(timestamp)) or timestamp
 
     def _length(self, value: Duration | str, name: str) -> Duration:
         """Parse a duration. Raises ConfigError: it is not one, or a string of months, which differ in length."""
@@ -349,15 +349,15 @@ class DatetimeCursor(Cursor):
     def _bound(self, value: datetime | str, name: str) -> datetime:
         match value:
             case datetime():
-                moment = value
-            case _ if (read := self._moment_of_record(value)) is not None:
-                moment = read
+                timestamp = value
+            case _ if (read := self._timestamp_of_record(value)) is not None:
+                timestamp = read
             case _:
                 formats = " or ".join(self._formats)
                 raise ConfigError(
                     f"cursor {self.field!r}: {name} is {value!r}, expected a timestamp written as {formats}"
                 )
-        return assume_utc(moment)
+        return assume_utc(timestamp)
 
 
 _UNITS = (timedelta(seconds=1), timedelta(milliseconds=1), timedelta(microseconds=1))

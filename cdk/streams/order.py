@@ -50,7 +50,7 @@ class Order(ABC):
 
 
 @dataclass(frozen=True)
-class MomentOrder(Order):
+class TimestampOrder(Order):
     """Timestamps, written in one of `formats` or in ISO 8601; the rank is in microseconds since 1970."""
 
     kind = datetime
@@ -62,8 +62,8 @@ class MomentOrder(Order):
         return f"a timestamp written as {' or '.join(dict.fromkeys([*self.formats, 'ISO 8601']))}"
 
     def rank(self, value: object) -> Rank | None:
-        moment = parse_timestamp(json_value(value), self.formats)
-        return None if moment is None else (moment - _EPOCH) // _MICROSECOND
+        timestamp = parse_timestamp(json_value(value), self.formats)
+        return None if timestamp is None else (timestamp - _EPOCH) // _MICROSECOND
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ class NaturalOrder(Order):
             return None
         if (number := _decimal(value)) is not None:
             return b"\1" + bytes_of(number)
-        if isinstance(moment := MomentOrder().rank(value), int):
-            return b"\2" + bytes_of(moment)
+        if isinstance(timestamp := TimestampOrder().rank(value), int):
+            return b"\2" + bytes_of(timestamp)
         return b"\0" + value.encode(errors="surrogatepass") if isinstance(value, str) else None
 
 

@@ -167,7 +167,7 @@ class Stream(metaclass=_StreamType):
         value = position.cursor[cursor.field]
         if next(iter(cursor.windows(value, now)), None) is not None:
             return
-        end, reached = cursor.until(now) or now, cursor.moment(value)
+        end, reached = cursor.until(now) or now, cursor.timestamp(value)
         if reached is None or reached > end:  # else it has been read to its end
             text = "%s: %s of its state is %s, which lies after the end of what can be read now (%s): nothing is read"
             logger.warning(text, where, cursor.field, value, end)

@@ -18,8 +18,8 @@ class MockClock:
 
     def __init__(self, now: datetime | str | None = None) -> None:
         """now: the initial time, a datetime or ISO 8601 string, in UTC if it has no zone. Default: the present."""
-        moment = datetime.fromisoformat(now) if isinstance(now, str) else now or system_clock()
-        self._now = assume_utc(moment)
+        timestamp = datetime.fromisoformat(now) if isinstance(now, str) else now or system_clock()
+        self._now = assume_utc(timestamp)
         self._moving = Lock()
         self.waits: list[float] = []
 

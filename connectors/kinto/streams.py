@@ -193,8 +193,8 @@ def _row(record: Record, parents: Mapping[str, Json]) -> Record:
             row[f"_{name}"] = record[name]
     # An object that is not deleted may have a field `deleted`, too, but together with other fields.
     if record.get("deleted") is True and record.keys() == _TOMBSTONE:
-        moment = _EPOCH + timedelta(milliseconds=record["last_modified"])
-        row[_DELETED_AT] = moment.isoformat(timespec="milliseconds")
+        timestamp = _EPOCH + timedelta(milliseconds=record["last_modified"])
+        row[_DELETED_AT] = timestamp.isoformat(timespec="milliseconds")
     return row
 
 

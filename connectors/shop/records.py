@@ -37,7 +37,7 @@ def orders(count: int) -> Iterator[Record]:
             "customer_id": i % 40 + 1,
             "status": "shipped" if i % 4 else "returned",
             "total": 20 + i * 13 % 900 / 4,
-            "updated_at": _moment(OPEN_FOR * (i // 2 * 2) / count),
+            "updated_at": _timestamp(OPEN_FOR * (i // 2 * 2) / count),
             "address": {"city": _CITIES[i % len(_CITIES)], "zip": f"{10000 + i * 37 % 90000}"},
             "items": [{"product_id": i % 97 + 1, "quantity": 1 + i % 3}],
         }
@@ -51,7 +51,7 @@ def customers(count: int) -> Iterator[Record]:
             "id": i,
             "name": name,
             "email": f"{name.lower()}{i}@shop.example",
-            "joined_at": _moment(timedelta(minutes=i)),
+            "joined_at": _timestamp(timedelta(minutes=i)),
             "address": {"city": _CITIES[i % len(_CITIES)], "zip": f"{10000 + i * 91 % 90000}"},
             "interests": [thing for thing, _ in pairwise(_THINGS) if i % len(thing)],
         }
@@ -63,11 +63,11 @@ def visits(customer: int, count: int) -> Iterator[Record]:
         yield {
             "id": f"{customer}-{i + 1}",
             "customer_id": customer,
-            "visited_at": _moment(OPEN_FOR * i / count + timedelta(minutes=customer)),
+            "visited_at": _timestamp(OPEN_FOR * i / count + timedelta(minutes=customer)),
             "device": {"kind": "phone" if i % 3 else "desktop", "touch": bool(i % 3)},
             "pages": list(_PAGES[: 1 + i % len(_PAGES)]),
         }
 
 
-def _moment(after: timedelta) -> str:
+def _timestamp(after: timedelta) -> str:
     return (OPENED + after).strftime("%Y-%m-%dT%H:%M:%SZ")

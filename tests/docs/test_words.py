@@ -10,9 +10,9 @@ CODE = Path(__file__).parents[2] / "cdk"
 # fmt: off
 HOUSEHOLD = frozenset({
     "ask", "asked", "at_once", "begun", "dealer", "dealt", "found", "freeze", "given", "going_on", "gone", "here",
-    "kept", "known_answers", "left", "made", "mend", "one", "ours", "place", "polite", "said", "says", "seen",
-    "settle", "several", "straight", "take", "talk", "tell", "tells", "thaw", "there", "told", "took", "unseen",
-    "unwilling", "wanted", "whole",
+    "kept", "known_answers", "left", "made", "mend", "moment", "moments", "one", "ours", "place", "polite", "said",
+    "says", "seen", "settle", "several", "straight", "take", "talk", "tell", "tells", "thaw", "there", "told", "took",
+    "unseen", "unwilling", "wanted", "whole",
 })
 # fmt: on
 MOST = 5

@@ -415,7 +415,7 @@ def between(row: Values) -> Outcome:
     assert isinstance(made, MinMaxDatetime)
     config = {"older": OLD, "middle": MIDDLE, "start_date": NEW}
     expected = datetime.strptime(row["expected_date"], "%Y-%m-%dT%H:%M:%S.%f%z")
-    return made.moment(context(config), []), expected
+    return made.timestamp(context(config), []), expected
 
 
 def at_once(row: Values) -> Outcome:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cdk.lake.arrow.columns import BIG_INTEGER, JSON_TEXT, TIMESTAMP_NTZ, TIMESTAMP_UTC, ColumnType
 from cdk.lake.parquet.dedup import CursorColumn, Identity
-from cdk.streams.order import CountOrder, MomentOrder, NaturalOrder, Order
+from cdk.streams.order import CountOrder, NaturalOrder, Order, TimestampOrder
 from tests.lake.parquet.test_merge import Table
 
 NAN, HALF, MISSING = float("nan"), "\ud800", object()
@@ -62,17 +62,17 @@ CURSORS = [
     Dated(BIG_INTEGER, CountOrder(), COUNTS),
     Dated(None, CountOrder(), COUNTS),
     Dated(None, NaturalOrder(), [(value, rank) for value, rank in COUNTS if rank is not None]),
-    Dated(pa.string(), MomentOrder(("%Y-%m-%dT%H:%M:%SZ",)), ISO),
-    Dated(TIMESTAMP_UTC, MomentOrder(("%Y-%m-%dT%H:%M:%SZ",)), ISO),
-    Dated(None, MomentOrder(()), ISO),
-    Dated(pa.string(), MomentOrder(("%m/%d/%Y",)), [("12/31/2023", 0), ("01/02/2024", 2), ("02/01/2023", -9)]),
+    Dated(pa.string(), TimestampOrder(("%Y-%m-%dT%H:%M:%SZ",)), ISO),
+    Dated(TIMESTAMP_UTC, TimestampOrder(("%Y-%m-%dT%H:%M:%SZ",)), ISO),
+    Dated(None, TimestampOrder(()), ISO),
+    Dated(pa.string(), TimestampOrder(("%m/%d/%Y",)), [("12/31/2023", 0), ("01/02/2024", 2), ("02/01/2023", -9)]),
     Dated(
         TIMESTAMP_UTC,
-        MomentOrder(("%m/%d/%Y",)),
+        TimestampOrder(("%m/%d/%Y",)),
         [("12/31/2023", 0), ("01/02/2024", 2), ("2024-01-01T00:00:00Z", 1)],
     ),
-    Dated(pa.int64(), MomentOrder(("%s",)), [(99, 99), (100, 100), ("101", 101), ("x", None)]),
-    Dated(pa.string(), MomentOrder(("%ms",)), [("99", 99), (100, 100), ("1000", 1000)]),
+    Dated(pa.int64(), TimestampOrder(("%s",)), [(99, 99), (100, 100), ("101", 101), ("x", None)]),
+    Dated(pa.string(), TimestampOrder(("%ms",)), [("99", 99), (100, 100), ("1000", 1000)]),
 ]  # fmt: skip
 
 

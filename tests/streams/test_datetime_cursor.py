@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cdk import BadState, ConfigError, DatetimeCursor, Json, MomentOrder, Window
+from cdk import BadState, ConfigError, DatetimeCursor, Json, TimestampOrder, Window
 from cdk.base.times.clock import parse_timestamp, write_timestamp
 from cdk.streams.cursor import Side
 
@@ -165,11 +165,11 @@ CURSOR = DatetimeCursor("at", start="2000-01-01T00:00:00Z", lookback=DAY)
 
 @given(st.lists(VALUES, min_size=1, max_size=6))
 def test_the_greatest_value_is_the_latest_moment_in_its_own_spelling(values: list[Json]) -> None:
-    moments = [m for m in map(CURSOR.moment, values) if m is not None]
+    moments = [m for m in map(CURSOR.timestamp, values) if m is not None]
 
     greatest = CURSOR.greatest(values)
 
-    assert CURSOR.moment(greatest) == (max(moments) if moments else None)
+    assert CURSOR.timestamp(greatest) == (max(moments) if moments else None)
     assert greatest is None or greatest in values
 
 
@@ -224,7 +224,7 @@ def test_states_and_windows_are_read_by_their_format_and_records_by_theirs(
     (window,) = cursor.windows(state, known + 9 * DAY)
 
     assert state == window.start == cursor.greatest([state]) == cursor.write(known)
-    assert cursor.order.rank(record) == MomentOrder().rank(known.isoformat())
+    assert cursor.order.rank(record) == TimestampOrder().rank(known.isoformat())
     assert cursor.side(window, record) is cursor.side(Window(state), record) is Side.INSIDE
     assert not cursor.precedes(window, record)
     assert cursor.repeats(record, state)

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk import CountCursor, DatetimeCursor, Json
-from cdk.streams.order import CountOrder, MomentOrder, NaturalOrder, Order, json_value
+from cdk.streams.order import CountOrder, NaturalOrder, Order, TimestampOrder, json_value
 
 START = datetime(2020, 1, 1, tzinfo=UTC)
-ISO = MomentOrder(("%Y-%m-%dT%H:%M:%SZ",))
+ISO = TimestampOrder(("%Y-%m-%dT%H:%M:%SZ",))
 ALIKE: list[tuple[Order, list[Json]]] = [
     (CountOrder(), [12, "12", 12.0, "12.0", Decimal(12), " 12 ", "1.2e1"]),
     (CountOrder(), [2**70, str(2**70), Decimal(2**70)]),
     (ISO, ["2024-01-02T12:00:00Z", "2024-01-02T12:00:00.000Z", "2024-01-02T13:00:00+01:00", "2024-01-02T12:00:00"]),
     (ISO, ["2024-01-02", datetime(2024, 1, 2, tzinfo=UTC), "2024-01-01T23:00:00-01:00", date(2024, 1, 2)]),
-    (MomentOrder(("%s",)), [1704153600, "1704153600", 1704153600.0, "2024-01-02", Decimal(1704153600)]),
-    (MomentOrder(("%m/%d/%Y",)), ["01/02/2024", "2024-01-02"]),
+    (TimestampOrder(("%s",)), [1704153600, "1704153600", 1704153600.0, "2024-01-02", Decimal(1704153600)]),
+    (TimestampOrder(("%m/%d/%Y",)), ["01/02/2024", "2024-01-02"]),
     (NaturalOrder(), [12, "12", 12.0, "12.0", Decimal(12)]),
     (NaturalOrder(), ["2024-01-02T12:00:00Z", "2024-01-02T13:00:00+01:00"]),
 ]
@@ -29,8 +29,8 @@ ASCENDING: list[tuple[Order, list[Json]]] = [
         ISO,
         ["0001-01-01", "2024-01-02T12:00:00Z", "2024-01-02T12:00:00.500Z", "2024-03-31T02:30:00+01:00", "9999-12-31"],
     ),
-    (MomentOrder(("%m/%d/%Y",)), ["12/31/2023", "01/02/2024", "02/01/2024"]),
-    (MomentOrder(("%ms",)), ["99", "100", 1000]),
+    (TimestampOrder(("%m/%d/%Y",)), ["12/31/2023", "01/02/2024", "02/01/2024"]),
+    (TimestampOrder(("%ms",)), ["99", "100", 1000]),
     (
         NaturalOrder(),
         ["", "a", "b", "ba", -1e300, "-2", -1.51, "-1.5", "-0.1", 0, "1e-300", 9, "10", 2**70, "2024-01-02"],

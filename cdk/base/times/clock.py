@@ -116,9 +116,9 @@ def parse_timestamp(value: FieldValue, formats: Sequence[str]) -> datetime | Non
     """
     for pattern in formats:
         unit = _EPOCH_UNITS.get(pattern)
-        moment = _from_text(value, pattern) if unit is None else _from_epoch(value, unit)
-        if moment is not None:
-            return moment
+        timestamp = _from_text(value, pattern) if unit is None else _from_epoch(value, unit)
+        if timestamp is not None:
+            return timestamp
     if isinstance(value, str):
         try:
             return assume_utc(datetime.fromisoformat(value))
@@ -129,17 +129,17 @@ def parse_timestamp(value: FieldValue, formats: Sequence[str]) -> datetime | Non
 
 # Cached: the windows of thousands of partitions have the same bounds.
 @lru_cache(maxsize=1024)
-def write_timestamp(moment: datetime, pattern: str) -> str | float:
+def write_timestamp(timestamp: datetime, pattern: str) -> str | float:
     """Format a timestamp, in UTC, by `pattern`; epoch patterns return a number."""
-    moment = moment.astimezone(UTC)
+    timestamp = timestamp.astimezone(UTC)
     match pattern:
         case "%s_as_float":
-            return moment.timestamp()
+            return timestamp.timestamp()
         case "%s" | "%ms" | "%epoch_microseconds":
-            return (moment - _EPOCH) // _EPOCH_UNITS[pattern]
+            return (timestamp - _EPOCH) // _EPOCH_UNITS[pattern]
         case _:
             # %f has six digits; APIs with milliseconds expect three (`%_ms` in Airbyte).
-            return moment.strftime(pattern.replace("%_ms", f"{moment.microsecond // 1000:03d}"))
+            return timestamp.strftime(pattern.replace("%_ms", f"{timestamp.microsecond // 1000:03d}"))
 
 
 def _from_text(value: FieldValue, pattern: str) -> datetime | None:

@@ -22,11 +22,11 @@ class CalendarDuration(Struct, frozen=True):
     months: int
     rest: timedelta = timedelta()
 
-    def __radd__(self, moment: D) -> D:
-        return _moved(moment, self.months) + self.rest
+    def __radd__(self, timestamp: D) -> D:
+        return _moved(timestamp, self.months) + self.rest
 
-    def __rsub__(self, moment: D) -> D:
-        return _moved(moment, -self.months) - self.rest
+    def __rsub__(self, timestamp: D) -> D:
+        return _moved(timestamp, -self.months) - self.rest
 
     def __neg__(self) -> "CalendarDuration":
         return CalendarDuration(-self.months, -self.rest)
@@ -57,22 +57,24 @@ def parse_duration(text: str) -> Duration:
     return -duration if match[1] == "-" else duration
 
 
-def _moved(moment: D, months: int) -> D:
-    year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
-    return moment.replace(year=year, month=month + 1, day=min(moment.day, calendar.monthrange(year, month + 1)[1]))
+def _moved(timestamp: D, months: int) -> D:
+    year, month = divmod(timestamp.year * 12 + timestamp.month - 1 + months, 12)
+    return timestamp.replace(
+        year=year, month=month + 1, day=min(timestamp.day, calendar.monthrange(year, month + 1)[1])
+    )
 
 
-def later(moment: datetime, duration: Duration) -> datetime:
-    """`moment` plus `duration`, at most the end of the calendar."""
+def later(timestamp: datetime, duration: Duration) -> datetime:
+    """`timestamp` plus `duration`, at most the end of the calendar."""
     try:
-        return moment + duration
+        return timestamp + duration
     except (OverflowError, ValueError):
-        return datetime.max.replace(tzinfo=moment.tzinfo)
+        return datetime.max.replace(tzinfo=timestamp.tzinfo)
 
 
-def earlier(moment: datetime, duration: Duration) -> datetime:
-    """`moment` minus `duration`, at least the start of the calendar."""
+def earlier(timestamp: datetime, duration: Duration) -> datetime:
+    """`timestamp` minus `duration`, at least the start of the calendar."""
     try:
-        return moment - duration
+        return timestamp - duration
     except (OverflowError, ValueError):
-        return datetime.min.replace(tzinfo=moment.tzinfo)
+        return datetime.min.replace(tzinfo=timestamp.tzinfo)

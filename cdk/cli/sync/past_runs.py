@@ -57,7 +57,7 @@ def past_runs(
         newest = [*map(min, newest, older.versions)]
     history, unfinished = RunHistory(target, pipeline), unfinished_sync(target, pipeline)
     reports = [*islice(history.reports(None if older is None else older.before), most)]
-    since = _moment(reports[-1], "started_at") if len(reports) == most else None
+    since = _timestamp(reports[-1], "started_at") if len(reports) == most else None
     runs, rest = runs_of(existing, newest, pipeline, most, since)
     # The last report of a sync counts: the run after one that ended with an error of its own resumes it under its id.
     last, vain = dict[str, Report](), list[Report]()
@@ -70,7 +70,7 @@ def past_runs(
     listed += [
         past_run(Run(sync=report["sync_id"] or ""), report, None)
         for report in others
-        if rest is None or _moment(report, "started_at") >= rest.before
+        if rest is None or _timestamp(report, "started_at") >= rest.before
     ]
     return sorted(listed, key=lambda run: run.started.timestamp() if run.started else 0.0, reverse=True), rest
 
@@ -79,7 +79,7 @@ def _commits(report: Report) -> int:
     return sum(stream["commits"]["count"] for stream in report["streams"])
 
 
-def _moment(report: Report, name: str) -> datetime:
+def _timestamp(report: Report, name: str) -> datetime:
     return datetime.fromisoformat(report[name])
 
 
@@ -88,7 +88,7 @@ def past_run(run: Run, report: Report | None, unfinished: tuple[str, bool] | Non
 
     unfinished: the id of the sync that has not ended, and whether it is running.
     """
-    if report and run.ended is not None and _moment(report, "ended_at") < run.ended:
+    if report and run.ended is not None and _timestamp(report, "ended_at") < run.ended:
         report = None  # that run ended with an error of its own, and a later one resumed the sync
     reported = {each["name"]: each for each in report["streams"]} if report else {}
     names = sorted({*run.streams, *reported})
@@ -98,7 +98,7 @@ def past_run(run: Run, report: Report | None, unfinished: tuple[str, bool] | Non
     sums = replace(run, receipt=replace(run.receipt, read=together.receipt.read)) if run.commits else together
     times = [at for at in (run.started, run.ended) if at is not None]
     if report:
-        times += [_moment(report, name) for name in ("started_at", "ended_at")]
+        times += [_timestamp(report, name) for name in ("started_at", "ended_at")]
         errors = (
             [_line(report)] if report["error"] else [f"{each.name}: {each.error}" for each in streams if each.error]
         )

@@ -117,7 +117,7 @@ class Views:
         self._templates = Jinja2Templates(_FILES / "templates")
         self._templates.env.filters["json"] = lambda value: to_json(value, str, indent=True).decode()
         self._templates.env.filters["figure"] = lambda number: "?" if number is None else f"{number:,}"
-        self._templates.env.filters["moment"] = lambda text: (text or "")[: len("2024-01-01T00:00:00")].replace(
+        self._templates.env.filters["timestamp"] = lambda text: (text or "")[: len("2024-01-01T00:00:00")].replace(
             "T", " "
         )
 

@@ -24,10 +24,10 @@ class AirbyteDateTime(datetime):
         return assume_utc(super().__new__(cls, *args, **kwargs))
 
     @classmethod
-    def from_datetime(cls, moment: datetime) -> "AirbyteDateTime":
-        zone = moment.tzinfo or UTC
-        return cls(moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second,
-                   moment.microsecond, zone)  # fmt: skip
+    def from_datetime(cls, dt: datetime) -> "AirbyteDateTime":
+        zone = dt.tzinfo or UTC
+        return cls(dt.year, dt.month, dt.day, dt.hour, dt.minute, dt.second,
+                   dt.microsecond, zone)  # fmt: skip
 
     @classmethod
     def from_epoch_millis(cls, milliseconds: int) -> "AirbyteDateTime":
@@ -71,12 +71,12 @@ def ab_datetime_parse(value: object) -> AirbyteDateTime:
         if not 0 <= seconds < _TEN_DIGITS:
             raise ValueError(f"found {value!r}, expected seconds since 1970, in ten digits at most")
         return AirbyteDateTime.from_datetime(datetime.fromtimestamp(seconds, UTC))
-    moment = None
+    dt = None
     if isinstance(value, str):
-        moment = parse_timestamp(value, _FORMATS) or parse_timestamp(_iso(value), _FORMATS)
-    if moment is None:
+        dt = parse_timestamp(value, _FORMATS) or parse_timestamp(_iso(value), _FORMATS)
+    if dt is None:
         raise ValueError(f"found {value!r}, expected a timestamp, such as '2024-01-31T00:00:00Z'")
-    return AirbyteDateTime.from_datetime(moment)
+    return AirbyteDateTime.from_datetime(dt)
 
 
 def _iso(text: str) -> str:
@@ -106,10 +106,10 @@ def ab_datetime_try_parse(value: object) -> AirbyteDateTime | None:
         return None
 
 
-def ab_datetime_format(moment: datetime, format: str | None = None) -> str:
+def ab_datetime_format(dt: datetime, format: str | None = None) -> str:
     """Format a timestamp, as ISO 8601 by default; without a zone it is taken as UTC."""
-    moment = assume_utc(moment)
-    return moment.isoformat() if format is None else moment.strftime(format)
+    dt = assume_utc(dt)
+    return dt.isoformat() if format is None else dt.strftime(format)
 
 
 class DatetimeParser:
@@ -117,10 +117,10 @@ class DatetimeParser:
 
     def parse(self, date: object, format: str) -> datetime:
         """Parse `date`. Raises ValueError: it does not match `format`."""
-        moment = parse_timestamp(date, [format])
-        if moment is None:
+        dt = parse_timestamp(date, [format])
+        if dt is None:
             raise ValueError(f"found {date!r}, expected a timestamp written as {format!r}")
-        return moment
+        return dt
 
     def format(self, dt: datetime, format: str) -> str:
         """Format a timestamp, in its own zone."""

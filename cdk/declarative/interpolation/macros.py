@@ -55,11 +55,11 @@ def build_macros(clock: Clock = system_clock) -> dict[str, Macro]:
 # Callers may pass arguments by keyword, so the parameter names are part of the language.
 def _timestamp(dt: float | str | datetime) -> float:
     """Return epoch seconds: a number loses its fraction, an ISO 8601 text keeps it."""
-    return int(dt) if isinstance(dt, int | float) else _moment(dt).timestamp()
+    return int(dt) if isinstance(dt, int | float) else _parsed(dt).timestamp()
 
 
 def _str_to_datetime(s: str | datetime) -> datetime:
-    return _moment(s)
+    return _parsed(s)
 
 
 def _duration(datestring: str) -> timedelta | CalendarDuration:
@@ -73,10 +73,10 @@ def _format_datetime(dt: float | str | datetime, format: str, input_format: str 
     """Return a timestamp in `format`, in UTC. Numbers are epoch seconds unless `input_format` is given."""
     if isinstance(dt, int | float) and input_format is None:
         dt = datetime.fromtimestamp(dt, UTC)
-    return str(write_timestamp(_moment(dt, input_format), format))
+    return str(write_timestamp(_parsed(dt, input_format), format))
 
 
-def _moment(value: float | str | date, pattern: str | None = None) -> datetime:
+def _parsed(value: float | str | date, pattern: str | None = None) -> datetime:
     """Return a timestamp in UTC, parsed from ISO 8601 or `pattern`; without a zone it is taken as UTC."""
     match value:
         case datetime():
@@ -92,11 +92,11 @@ def _moment(value: float | str | date, pattern: str | None = None) -> datetime:
             getattr(value, "_fail_with_undefined_error", lambda: None)()
             # Other types than Airbyte takes: a condition then holds, and an added field gets the text of its template.
             raise TypeError(f"a date is a {type(value).__name__}, expected a string or a number")
-    moment = parse_timestamp(value, [*([pattern] if pattern else []), *spellings])
-    if moment is None:
+    timestamp = parse_timestamp(value, [*([pattern] if pattern else []), *spellings])
+    if timestamp is None:
         format_ = f"in the format {pattern!r}" if pattern else "in ISO 8601, such as 2024-01-31T01:02:03Z"
         raise Refused(f"a date is not {format_}")
-    return moment.astimezone(UTC)
+    return timestamp.astimezone(UTC)
 
 
 _SHORT = ("%Y-%m", "%Y")

@@ -294,9 +294,9 @@ class _AirbyteStateReader(PassingReader):
         if not values:
             return None
         value = self._cursor.greatest(values)
-        if isinstance(self._cursor, DatetimeCursor) and (moment := self._cursor.moment(value)) is not None:
+        if isinstance(self._cursor, DatetimeCursor) and (timestamp := self._cursor.timestamp(value)) is not None:
             # Records that reach one group while others are read may be older than a value from after the read's start,
             # so the cursor must not lie after that start.
-            value = value if moment <= self._started else self._cursor.write(self._started)
+            value = value if timestamp <= self._started else self._cursor.write(self._started)
         edges = (moved(self._cursor, at.edge, value) for at in reached if at.edge is not None)
         return StoredPositions.of({WHOLE: Checkpoint({field: value}, merged(self._cursor, edges))})

@@ -46,7 +46,9 @@ class Freshness(Struct, frozen=True):
         cls, now: datetime, completed: datetime | None, cursor: datetime | None, limits: FreshnessLimits
     ) -> "Freshness":
         """Return the freshness at `now`. completed: start of the last complete read. cursor: the greatest value."""
-        age, lag = (None if moment is None else max(now - moment, timedelta()) for moment in (completed, cursor))
+        age, lag = (
+            None if timestamp is None else max(now - timestamp, timedelta()) for timestamp in (completed, cursor)
+        )
         too_old = limits.max_age is not None and (age is None or age > limits.max_age)
         too_far = limits.max_lag is not None and lag is not None and lag > limits.max_lag
         exceeded = [name for name, is_exceeded in (("max_age", too_old), ("max_lag", too_far)) if is_exceeded]
@@ -71,5 +73,5 @@ def newest_cursor(state: Stored) -> datetime | None:
     The cursor of a partition without new records stays behind although nothing is missing, so the greatest one counts.
     """
     texts = (value for where, value in values(state) if isinstance(value, str) and not where.startswith("parent "))
-    moments = (parse_timestamp(text, ()) for text in texts)
-    return max((moment for moment in moments if moment is not None), default=None)
+    timestamps = (parse_timestamp(text, ()) for text in texts)
+    return max((timestamp for timestamp in timestamps if timestamp is not None), default=None)

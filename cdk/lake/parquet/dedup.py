@@ -227,7 +227,7 @@ def _column_ranks(column: pa.Array, cursor: CursorColumn) -> pa.Array:
         return column.cast(pa.timestamp("us")).cast(pa.int64())
     if order.kind is datetime and pa.types.is_string(kind) and not cursor.json and _ISO.issuperset(order.formats):
         with suppress(pa.ArrowException):
-            # The same ranks as `MomentOrder`, in a tenth of the time; `MomentOrder` parses more spellings.
+            # The same ranks as `TimestampOrder`, in a tenth of the time; `TimestampOrder` parses more spellings.
             if (timestamps := to_timestamps(column, TIMESTAMP_UTC)) is not None:
                 return timestamps.cast(pa.int64())
     # Most values occur more than once, so each distinct value is ranked only once.

@@ -68,8 +68,8 @@ def expiry(value: JsonValue, pattern: str | None, now: datetime) -> datetime:
 
     pattern: the format of timestamps. Without a usable value, the token expires an hour from now.
     """
-    if pattern is not None and (moment := parse_timestamp(value, (pattern,))) is not None:
-        return moment
+    if pattern is not None and (timestamp := parse_timestamp(value, (pattern,))) is not None:
+        return timestamp
     try:
         seconds = float(str(value))
         return now + timedelta(seconds=seconds if isfinite(seconds) else 0)
@@ -88,6 +88,6 @@ def saved_expiry(value: JsonValue, pattern: str | None) -> datetime | None:
     return parse_timestamp(value, patterns)
 
 
-def written_expiry(moment: datetime, pattern: str | None) -> JsonValue:
+def written_expiry(timestamp: datetime, pattern: str | None) -> JsonValue:
     """Format a timestamp for a config."""
-    return write_timestamp(moment, pattern or _ISO)
+    return write_timestamp(timestamp, pattern or _ISO)

@@ -142,8 +142,8 @@ def retry_after(response: Response, clock: Clock) -> float | None:
     try:
         return max(0.0, float(value)) if float(value) < float("inf") else None
     except ValueError:
-        moment = http_date(value)
-    return None if moment is None else max(0.0, (moment - clock()).total_seconds())
+        timestamp = http_date(value)
+    return None if timestamp is None else max(0.0, (timestamp - clock()).total_seconds())
 
 
 def http_date(value: str) -> datetime | None:
@@ -151,7 +151,7 @@ def http_date(value: str) -> datetime | None:
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 - brings the mail package, which few runs need
 
     try:
-        moment = parsedate_to_datetime(value)
+        timestamp = parsedate_to_datetime(value)
     except ValueError:
         return None
-    return assume_utc(moment)
+    return assume_utc(timestamp)

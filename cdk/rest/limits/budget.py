@@ -120,8 +120,8 @@ class Budget:
             return
         with self._lock:
             now = self._now()
-            moment = None if reset is None else self._moment(reset, now)
-            self._window(match[0]).learn(now, None if calls_left is None else int(calls_left), moment)
+            resets_at = None if reset is None else self._reset_time(reset, now)
+            self._window(match[0]).learn(now, None if calls_left is None else int(calls_left), resets_at)
 
     def _find(self, request: Request) -> tuple[int, int] | None:
         """Return the index of the policy for a request and the calls that it counts as; None if it is not limited."""
@@ -142,7 +142,7 @@ class Budget:
     def _now(self) -> float:
         return max(self.clock().timestamp(), self._reached)
 
-    def _moment(self, reset: float, now: float) -> float:
+    def _reset_time(self, reset: float, now: float) -> float:
         if self.reset == "epoch":
             return reset
         if self.reset == "seconds" or reset < _SMALLEST_EPOCH:

@@ -129,10 +129,10 @@ class BudgetSlice:
                 at = max(at, taken[before] + period)
         return at if self._turns is None else self._turns.next(at)
 
-    def _renew(self, moment: float) -> None:
-        self._renewed, self._calls_left, self._resets_at = moment, math.inf, math.inf
+    def _renew(self, at: float) -> None:
+        self._renewed, self._calls_left, self._resets_at = at, math.inf, math.inf
         for known in (self._call_times, self._calls):
-            while known and known[0] < moment:
+            while known and known[0] < at:
                 known.popleft()
 
 

@@ -103,7 +103,7 @@ def micro_batch_steps(stream: Stream, state: StreamState, now: datetime, lag: ti
     if stream.cursor is not None and bound is None:
         return
     keys: set[str] = set()
-    end = None if bound is None or stream.cursor is None else stream.cursor.moment(bound.until)
+    end = None if bound is None or stream.cursor is None else stream.cursor.timestamp(bound.until)
     partitions = stream.listed(state)
     for item in partitions if end is None else followed_until(end, partitions):
         if isinstance(item, ParentState):

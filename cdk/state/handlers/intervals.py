@@ -54,14 +54,14 @@ def minus(spans: Intervals, others: Intervals) -> Intervals:
     return normal(remaining)
 
 
-def floor(moment: datetime, bucket: timedelta) -> datetime:
-    """Return the start of the bucket that contains `moment`."""
-    return moment - (moment - _MONDAY) % bucket
+def floor(timestamp: datetime, bucket: timedelta) -> datetime:
+    """Return the start of the bucket that contains `timestamp`."""
+    return timestamp - (timestamp - _MONDAY) % bucket
 
 
-def ceiling(moment: datetime, bucket: timedelta) -> datetime:
-    """Return the first bucket start at or after `moment`."""
-    return moment + (_MONDAY - moment) % bucket
+def ceiling(timestamp: datetime, bucket: timedelta) -> datetime:
+    """Return the first bucket start at or after `timestamp`."""
+    return timestamp + (_MONDAY - timestamp) % bucket
 
 
 def outward(span: Interval, bucket: timedelta) -> Interval:
@@ -74,8 +74,10 @@ def inward(spans: Intervals, bucket: timedelta) -> Intervals:
     return normal(Interval(ceiling(span.start, bucket), floor(span.end, bucket)) for span in spans)
 
 
-def require_zone(moment: datetime, what: str) -> datetime:
+def require_zone(timestamp: datetime, what: str) -> datetime:
     """Convert a timestamp to UTC. Raises ConfigError: when it has no time zone."""
-    if moment.tzinfo is None:
-        raise ConfigError(f"found {moment.isoformat()} without a time zone, expected a timestamp with one", path=what)
-    return moment.astimezone(UTC)
+    if timestamp.tzinfo is None:
+        raise ConfigError(
+            f"found {timestamp.isoformat()} without a time zone, expected a timestamp with one", path=what
+        )
+    return timestamp.astimezone(UTC)

@@ -53,9 +53,9 @@ class Retention(Struct, frozen=True):
         lost = [name for name in blobs if name not in named and _number(name) <= head.seq]
         log.store.drop(log.key, old, lost)
 
-    def _older(self, log: StateLog, seq: int, moment: datetime) -> bool:
+    def _older(self, log: StateLog, seq: int, timestamp: datetime) -> bool:
         try:
-            return datetime.fromisoformat(log.at(seq).created_at) < moment
+            return datetime.fromisoformat(log.at(seq).created_at) < timestamp
         except (BadState, ValueError):
             return False  # its age is unknown
 

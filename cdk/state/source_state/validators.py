@@ -50,7 +50,7 @@ def read_validators(session: StateSession, source: str) -> dict[str, Validators]
 
     Raises BadState: when the slot holds another kind or is damaged.
     """
-    plain = {ETAG.name: _of_etag, LAST_MODIFIED.name: _of_moment}
+    plain = {ETAG.name: _of_etag, LAST_MODIFIED.name: _of_timestamp}
     return _read(read_slot(session, source, KIND, plain), slot_of(source))
 
 
@@ -79,22 +79,22 @@ def as_odf(value: StateValue) -> StateValue:
     if validators.last_modified is None:
         raise BadState("source state", _json(validators), "an ETag, or the timestamp of the last change")
     try:
-        moment = parsedate_to_datetime(validators.last_modified)
+        timestamp = parsedate_to_datetime(validators.last_modified)
     except ValueError:
         raise BadState("source state last_modified", validators.last_modified, "a date as in HTTP headers") from None
-    return LAST_MODIFIED.of(moment.astimezone(UTC).isoformat().replace("+00:00", "Z"))
+    return LAST_MODIFIED.of(timestamp.astimezone(UTC).isoformat().replace("+00:00", "Z"))
 
 
 def _of_etag(text: str) -> JsonValue:
     return {"requests": {UNBOUND: {"etag": text}}}
 
 
-def _of_moment(text: str) -> JsonValue:
-    moment = parse_timestamp(text, ())
-    if moment is None:
+def _of_timestamp(text: str) -> JsonValue:
+    timestamp = parse_timestamp(text, ())
+    if timestamp is None:
         raise BadState(LAST_MODIFIED.name, text, "a timestamp as in RFC 3339")
     # HTTP dates have whole seconds. Rounding down rereads a change within the same second instead of missing it.
-    return {"requests": {UNBOUND: {"last_modified": format_datetime(moment.astimezone(UTC), usegmt=True)}}}
+    return {"requests": {UNBOUND: {"last_modified": format_datetime(timestamp.astimezone(UTC), usegmt=True)}}}
 
 
 def _json(known: Validators) -> JsonValue:

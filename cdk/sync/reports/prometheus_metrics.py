@@ -81,8 +81,10 @@ class _Run(Collector):
             ("completed", "The table has all records that the source had at this time."),
             ("cursor", "The greatest value of the cursor."),
         ):
-            moments = {(stream,): getattr(times, name) for stream, times in self._times.items()}
-            seconds = {labels: moment.timestamp() for labels, moment in moments.items() if moment is not None}
+            timestamps = {(stream,): getattr(times, name) for stream, times in self._times.items()}
+            seconds = {
+                labels: timestamp.timestamp() for labels, timestamp in timestamps.items() if timestamp is not None
+            }
             yield self._gauge(f"stream_{name}_timestamp_seconds", text, seconds, "stream")
 
     def _stream_outcomes(self) -> Iterator[GaugeMetricFamily]:

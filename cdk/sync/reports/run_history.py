@@ -97,9 +97,9 @@ def _was_read(stream: Report) -> bool:
     return any((stream["slices"].get("started"), stream["http"]["requests"]))
 
 
-def _began(moment: datetime) -> str:
+def _began(timestamp: datetime) -> str:
     """Format a timestamp for file names, to the microsecond."""
-    return moment.astimezone(UTC).strftime("%Y%m%dT%H%M%S%f")
+    return timestamp.astimezone(UTC).strftime("%Y%m%dT%H%M%S%f")
 
 
 def _sync(name: str) -> str:

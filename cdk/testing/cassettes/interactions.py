@@ -44,13 +44,13 @@ class Interaction(Struct, frozen=True):
 class Recording(Struct, frozen=True):
     """The content of a cassette.
 
-    config: the connector's, without its secrets. moment: the time of the connector's clock; None if vcrpy itself
+    config: the connector's, without its secrets. recorded_at: the time of the connector's clock; None if vcrpy itself
     recorded. sample: the most records of a page, where pages can be shortened; None: all.
     """
 
     interactions: Sequence[Interaction]
     config: Mapping[str, JsonValue] = field(default_factory=dict)
-    moment: datetime | None = None
+    recorded_at: datetime | None = None
     sample: int | None = None
 
 
@@ -69,10 +69,10 @@ def _load(path: Path, _changed: int) -> Recording:
     try:
         requests, responses, *rest = FilesystemPersister.load_cassette(path, yamlserializer)
         metadata = rest[0].get(_KEY, {}) if rest else {}
-        moment = metadata.get("moment")
+        recorded_at = metadata.get("recorded_at")
         interactions = [_loaded(request, response) for request, response in zip(requests, responses, strict=True)]
-        moment = moment and datetime.fromisoformat(moment)
-        return Recording(interactions, metadata.get("config", {}), moment, metadata.get("sample"))
+        recorded_at = recorded_at and datetime.fromisoformat(recorded_at)
+        return Recording(interactions, metadata.get("config", {}), recorded_at, metadata.get("sample"))
     except CassetteNotFoundError:
         text = "found no cassette there, or an empty file; `spark-cdk record --cassette FILE` writes one"
         raise ConfigError(text, path=str(path)) from None
@@ -87,8 +87,8 @@ def save(path: Path, recording: Recording) -> None:
     from vcr.request import Request as Recorded  # noqa: PLC0415
     from vcr.serializers import yamlserializer  # noqa: PLC0415
 
-    moment = None if recording.moment is None else recording.moment.isoformat()
-    metadata: dict[str, Json] = {"config": dict(recording.config), "moment": moment}
+    recorded_at = None if recording.recorded_at is None else recording.recorded_at.isoformat()
+    metadata: dict[str, Json] = {"config": dict(recording.config), "recorded_at": recorded_at}
     if recording.sample is not None:
         metadata["sample"] = recording.sample
     document = {

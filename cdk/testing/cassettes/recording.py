@@ -96,12 +96,12 @@ class Recorder:
         finally:
             self._known = False
 
-    def recording(self, config: Mapping[str, JsonValue], moment: datetime) -> Recording:
+    def recording(self, config: Mapping[str, JsonValue], recorded_at: datetime) -> Recording:
         """Return the recording without secrets. Raises FatalError: when a body that is not text holds one."""
         scrubbed = [self._scrubber.scrubbed(interaction) for interaction in self.interactions]
         masked = self._scrubber.config(dict(config))
         assert isinstance(masked, Mapping)
-        return Recording(scrubbed, masked, moment)
+        return Recording(scrubbed, masked, recorded_at)
 
 
 class RecordingClock(MockClock):
@@ -142,10 +142,10 @@ def record(
     reads = _Reads.of(source, config, streams, resumes)
     recorder = Recorder(reads.secrets, sends)
     clock = RecordingClock(system_clock().replace(microsecond=0), recorder)
-    moment = clock()
+    recorded_at = clock()
     with simulated(recorder, clock):
         reads.run(recorder.resuming)
-    recording = recorder.recording(config, moment)
+    recording = recorder.recording(config, recorded_at)
     return recording if sample is None else reads.sample(recording, sample)
 
 

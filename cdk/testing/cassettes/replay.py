@@ -103,7 +103,7 @@ class Cassette(Offline):
     @property
     def clock(self) -> MockClock:
         """A clock at the time of the recording, so that cursor windows are the same; waits take no time."""
-        return MockClock(self.recording.moment)
+        return MockClock(self.recording.recorded_at)
 
     @contextmanager
     def playing(self) -> Iterator[None]:

@@ -65,8 +65,8 @@ class HostileWorld(ABC):
     late: ClassVar[int] = 0
 
     @abstractmethod
-    def row(self, number: int, moment: datetime) -> Record:
-        """Return a row with `number` as its key and `moment` in its cursor field."""
+    def row(self, number: int, timestamp: datetime) -> Record:
+        """Return a row with `number` as its key and `timestamp` in its cursor field."""
 
     @abstractmethod
     def api(self, rows: Sequence[Record], page_size: int) -> Transport:
@@ -101,20 +101,20 @@ class HostileWorld(ABC):
         dates: dict[str, datetime] = {}
         read_before: set[str] = set()
         state: Sequence[AirbyteStateMessage] = ()
-        moment, complete = datetime.fromisoformat(self.begin), True
+        timestamp, complete = datetime.fromisoformat(self.begin), True
         # With a clock that is ahead, a read's window ends in the future, and its look-back is shorter by that much.
-        latest, before = timedelta(hours=max(0, self.late - max(0, *(each.skew for each in rounds)))), moment
+        latest, before = timedelta(hours=max(0, self.late - max(0, *(each.skew for each in rounds)))), timestamp
         source = connector(self.source)
         for number, each in enumerate(rounds, 1):
             coming: list[Record] = []
-            present = moment + timedelta(hours=1 + sum(max(0, hours) for hours in each.hours))
+            present = timestamp + timedelta(hours=1 + sum(max(0, hours) for hours in each.hours))
             for behind, hours in zip(reversed(range(len(each.hours))), each.hours, strict=True):
-                moment += timedelta(hours=max(0, hours))
-                at = moment + timedelta(hours=min(0, hours))
+                timestamp += timedelta(hours=max(0, hours))
+                at = timestamp + timedelta(hours=min(0, hours))
                 if self.late:
-                    at = max(at, (present if behind < each.meanwhile else max(moment, before)) - latest)
+                    at = max(at, (present if behind < each.meanwhile else max(timestamp, before)) - latest)
                 coming.append(self.row(len(rows) + len(coming) + 1, at))
-                dates[canonical(coming[-1])] = max(moment, at)
+                dates[canonical(coming[-1])] = max(timestamp, at)
             during = coming[len(coming) - each.meanwhile :] if each.meanwhile else []
             rows += coming[: len(coming) - len(during)]
             # A row that exists three times can fill three pages in a row, and then any read of the kit ends.
@@ -150,7 +150,7 @@ class HostileWorld(ABC):
             cursor = streams[self.stream].cursor
             if not isinstance(cursor, DatetimeCursor):
                 return
-            start, end = cursor.moment(cursor.start), cursor.until(now)
+            start, end = cursor.timestamp(cursor.start), cursor.until(now)
         early = [text for text, date in missing.items() if start is not None and date < start]
         beyond = early or [text for text, date in missing.items() if date > end]
         if beyond:

@@ -118,19 +118,19 @@ def _string(schema: JsonSchema, text: str, chance: Random | None) -> JsonValue:
     if chance is None:
         value = _OF_FORMAT.get(form, text)
     else:
-        moment = _FIRST_DAY + timedelta(seconds=chance.randrange(365 * 86400))
-        value = _of_format(form, text, moment, chance)
+        timestamp = _FIRST_DAY + timedelta(seconds=chance.randrange(365 * 86400))
+        value = _of_format(form, text, timestamp, chance)
     least, most = _bounds(schema, "minLength", "maxLength", len(value))
     return value.ljust(least, "x")[:most]
 
 
-def _of_format(form: str, text: str, moment: datetime, chance: Random) -> str:
+def _of_format(form: str, text: str, timestamp: datetime, chance: Random) -> str:
     number = chance.randrange(10_000)
     address = f"https://www.example.com/{text}/{number}"
     values = {
-        "date-time": moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "date": moment.strftime("%Y-%m-%d"),
-        "time": moment.strftime("%H:%M:%SZ"),
+        "date-time": timestamp.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "date": timestamp.strftime("%Y-%m-%d"),
+        "time": timestamp.strftime("%H:%M:%SZ"),
         "email": f"{text}{number}@example.com",
         "uri": address,
         "url": address,

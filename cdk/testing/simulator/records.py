@@ -206,7 +206,7 @@ class Collection(Struct, frozen=True):
     def _times(self, cursor: DatetimeCursor, world: World, turn: int) -> tuple[datetime, datetime]:
         """Return the earliest and latest cursor time of the records of a round."""
         end = _last(cursor, world.now + turn * ROUND)
-        begin = _last(cursor, world.now + (turn - 1) * ROUND) if turn else cursor.moment(cursor.start) or end
+        begin = _last(cursor, world.now + (turn - 1) * ROUND) if turn else cursor.timestamp(cursor.start) or end
         return min(begin + timedelta(seconds=1), end), end
 
 
@@ -215,7 +215,7 @@ def _last(cursor: DatetimeCursor, now: datetime) -> datetime:
     """Return the last point in time that a read at `now` requests."""
     end: datetime | None = None
     for window in cursor.windows(None, now):
-        end = cursor.moment(window.end)
+        end = cursor.timestamp(window.end)
     return end or now
 
 
@@ -231,8 +231,8 @@ def _distinct(schema: JsonSchema, name: str, part: str, number: int) -> JsonValu
         case "uuid":
             return str(UUID(int=Random(f"{name}{serial}").getrandbits(128), version=4))  # noqa: S311 - data of tests
         case "date-time" | "date" as form:
-            moment = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(days=number)
-            return moment.strftime("%Y-%m-%d" if form == "date" else "%Y-%m-%dT%H:%M:%SZ")
+            timestamp = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(days=number)
+            return timestamp.strftime("%Y-%m-%d" if form == "date" else "%Y-%m-%dT%H:%M:%SZ")
         case _:
             slug = "".join(letter if letter.isalnum() else "-" for letter in name.lower())
             return f"{slug}-{serial}"

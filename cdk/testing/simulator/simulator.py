@@ -325,7 +325,7 @@ def _parents(stream: Stream) -> Iterator[Stream]:
 def _present(streams: Sequence[Stream], world: World) -> FieldValue:
     """Return a time some while after the start of every cursor, and not before `world.now`."""
     starts = [
-        stream.cursor.moment(stream.cursor.start) for stream in streams if isinstance(stream.cursor, DatetimeCursor)
+        stream.cursor.timestamp(stream.cursor.start) for stream in streams if isinstance(stream.cursor, DatetimeCursor)
     ]
     return max(
         [world.now, *(start + _HISTORY for start in starts if start is not None and start + _HISTORY > world.now)]

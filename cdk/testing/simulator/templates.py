@@ -25,7 +25,7 @@ from cdk.streams.datetime_cursor import DatetimeCursor
 Leaf: TypeAlias = tuple[str, ...]
 """A place in a request: `("query", "page", "0")`, `("path", "2")`, `("body", "filter", "since")`."""
 
-_MOMENTS = (
+_TIMESTAMPS = (
     (datetime(2021, 2, 13, 5, 6, 7, tzinfo=UTC), datetime(2022, 3, 24, 8, 9, 10, tzinfo=UTC)),
     (datetime(2023, 4, 15, 11, 12, 13, tzinfo=UTC), datetime(2024, 5, 26, 14, 15, 16, tzinfo=UTC)),
 )
@@ -149,7 +149,7 @@ def probe_windows(cursor: Cursor | None) -> Sequence[Window | None]:
         case None:
             return [None]
         case DatetimeCursor():
-            written = [tuple(map(cursor.write, pair)) for pair in _MOMENTS]
+            written = [tuple(map(cursor.write, pair)) for pair in _TIMESTAMPS]
         case CountCursor():
             written = [*_NUMBERS]
         case _:
@@ -191,23 +191,23 @@ def _readings(cursor: Cursor, end: int) -> Iterator[tuple[str, str, Callable[[st
         yield str(_NUMBERS[0][end]), str(_NUMBERS[1][end]), partial(_rank, cursor)
         return
     for pattern in (*cursor.order.formats, *_FORMATS):
-        first_text, second_text = (str(write_timestamp(pair[end], pattern)) for pair in _MOMENTS)
-        yield first_text, second_text, partial(_moment_rank, cursor, pattern, last=end == 1)
+        first_text, second_text = (str(write_timestamp(pair[end], pattern)) for pair in _TIMESTAMPS)
+        yield first_text, second_text, partial(_timestamp_rank, cursor, pattern, last=end == 1)
 
 
-def _moment_rank(cursor: Cursor, pattern: str, text: str, *, last: bool) -> int | None:
+def _timestamp_rank(cursor: Cursor, pattern: str, text: str, *, last: bool) -> int | None:
     """Return the rank of a timestamp in a request.
 
     last: use the last instant with the same text, such as a day's end.
     """
-    moment = parse_timestamp(text, [pattern])
-    if moment is None:
+    timestamp = parse_timestamp(text, [pattern])
+    if timestamp is None:
         return None
     if last:
-        ends = (moment + unit - _MICROSECOND for unit in _PRECISIONS)
-        written = write_timestamp(moment, pattern)
-        moment = next((end for end in ends if write_timestamp(end, pattern) == written), moment)
-    return _rank(cursor, moment.isoformat())
+        ends = (timestamp + unit - _MICROSECOND for unit in _PRECISIONS)
+        written = write_timestamp(timestamp, pattern)
+        timestamp = next((end for end in ends if write_timestamp(end, pattern) == written), timestamp)
+    return _rank(cursor, timestamp.isoformat())
 
 
 def _rank(cursor: Cursor, value: object) -> int | None:

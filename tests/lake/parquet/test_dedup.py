@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cdk.lake.arrow.columns import ADDITIONAL, EXTRACTED_AT, META, OWN_COLUMNS, RAW_ID, TIMESTAMP_UTC
 from cdk.lake.parquet.dedup import CURSOR, FILE, ROW, CursorColumn, Identity, keyed, latest_rows, superseded
-from cdk.streams.order import CountOrder, MomentOrder, NaturalOrder
+from cdk.streams.order import CountOrder, NaturalOrder, TimestampOrder
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 BY_ID = Identity(("id",), CursorColumn("v", "v", CountOrder()))
@@ -138,7 +138,7 @@ FORMATS = [("%Y-%m-%dT%H:%M:%SZ",), (), ("%Y-%m-%d", "%Y-%m-%dT%H:%M:%S%z"), ("%
 
 @given(st.lists(TEXTS, min_size=1, max_size=4), st.sampled_from(FORMATS))
 def test_the_ranks_of_a_column_are_those_of_its_values(texts: list[str | None], formats: tuple[str, ...]) -> None:
-    order = MomentOrder(formats)
+    order = TimestampOrder(formats)
     rows = part([{"id": 1, "v": text} for text in texts], pa.schema([("id", pa.int64()), ("v", pa.string())]))
 
     ranks = compared(rows, Identity(("id",), CursorColumn("v", "v", order)))[CURSOR].to_pylist()

@@ -171,8 +171,8 @@ class World(HostileWorld):
     source: ClassVar[Connector] = blog(Posts)
     stream = "posts"
 
-    def row(self, number: int, moment: datetime) -> Record:
-        return {"id": number, "written_at": moment.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    def row(self, number: int, timestamp: datetime) -> Record:
+        return {"id": number, "written_at": timestamp.strftime("%Y-%m-%dT%H:%M:%SZ")}
 
     def api(self, rows: Sequence[Record], page_size: int) -> MockApi:
         api = MockApi()

@@ -18,7 +18,7 @@ from tests.testing.proving.connectors import (
     NeverEnding,
 )
 
-EMPTY = Cassette(Recording([], moment=datetime(2024, 1, 1, tzinfo=UTC)))
+EMPTY = Cassette(Recording([], recorded_at=datetime(2024, 1, 1, tzinfo=UTC)))
 
 
 def proof_of(source: type[Source], folder: Path, kills: int) -> Proof:

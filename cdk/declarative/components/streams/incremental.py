@@ -1,7 +1,7 @@
 """Incremental sync: `DatetimeBasedCursor` and `IncrementingCountCursor`."""
 
 from collections.abc import Callable, Mapping
-from datetime import datetime as moment_type
+from datetime import datetime as datetime_type
 from datetime import timedelta
 from typing import Literal
 
@@ -38,16 +38,16 @@ class MinMaxDatetime(Component):
     min_datetime: str | None = Field(None, description="The earliest possible result.")
     max_datetime: str | None = Field(None, description="The latest possible result.")
 
-    def moment(self, ctx: BuildContext, formats: list[str]) -> moment_type:
+    def timestamp(self, ctx: BuildContext, formats: list[str]) -> datetime_type:
         """Return the timestamp. formats: the default formats. Raises ManifestError: when it cannot be parsed."""
         known = [self.datetime_format] if self.datetime_format else [*formats, _DEFAULT_FORMAT]
-        moment = _moment(self, "datetime", self.datetime, ctx, known)
+        timestamp = _timestamp(self, "datetime", self.datetime, ctx, known)
         # A config may omit a limit: an expression that renders to an empty string sets none.
         if self.min_datetime and ctx.expression(self, "min_datetime").text():
-            moment = max(moment, _moment(self, "min_datetime", self.min_datetime, ctx, known))
+            timestamp = max(timestamp, _timestamp(self, "min_datetime", self.min_datetime, ctx, known))
         if self.max_datetime and ctx.expression(self, "max_datetime").text():
-            moment = min(moment, _moment(self, "max_datetime", self.max_datetime, ctx, known))
-        return moment
+            timestamp = min(timestamp, _timestamp(self, "max_datetime", self.max_datetime, ctx, known))
+        return timestamp
 
 
 class DatetimeBasedCursor(AnyIncrementalSync):
@@ -131,15 +131,17 @@ class DatetimeBasedCursor(AnyIncrementalSync):
             catalog_cursor=self.allow_catalog_defined_cursor_field,
         )
 
-    def _start(self, ctx: BuildContext, pattern: str) -> moment_type:
+    def _start(self, ctx: BuildContext, pattern: str) -> datetime_type:
         return self._bound("start_datetime", ctx, pattern)
 
-    def _bound(self, field: Literal["start_datetime", "end_datetime"], ctx: BuildContext, pattern: str) -> moment_type:
+    def _bound(
+        self, field: Literal["start_datetime", "end_datetime"], ctx: BuildContext, pattern: str
+    ) -> datetime_type:
         match self.start_datetime if field == "start_datetime" else self.end_datetime:
             case MinMaxDatetime() as bound:
-                return bound.moment(ctx, [pattern])
+                return bound.timestamp(ctx, [pattern])
             case text:
-                return _moment(self, field, text or "", ctx, [pattern])
+                return _timestamp(self, field, text or "", ctx, [pattern])
 
     def _clamping(self, ctx: BuildContext) -> Clamping | None:
         if self.clamping is None:
@@ -201,9 +203,9 @@ def _window_options(
     return apply
 
 
-def _moment(component: Component, field: str, text: str, ctx: BuildContext, formats: list[str]) -> moment_type:
+def _timestamp(component: Component, field: str, text: str, ctx: BuildContext, formats: list[str]) -> datetime_type:
     expression = ctx.expression(component, field, text)
-    moment = parse_timestamp(str(expression.value()), formats)
-    if moment is None:
+    timestamp = parse_timestamp(str(expression.value()), formats)
+    if timestamp is None:
         raise ctx.unfit(component, field, expression, f"a timestamp in the format {' or '.join(map(repr, formats))}")
-    return assume_utc(moment)
+    return assume_utc(timestamp)
