@@ -1062,3 +1062,100 @@ class Owner(RecordTransformation):
     assert run.error is None
     assert run.records == [{"id": 1, "owner": "me"}]
     assert waits == [42, 43]  # a second more than the strategy says, see `RetryPolicy`
+
+
+JOINS = """
+from airbyte_cdk.sources.declarative.transformations import RecordTransformation
+from airbyte_cdk.sources.streams.http import HttpStream
+from airbyte_cdk.sources.streams.http.requests_native_auth import TokenAuthenticator
+
+class Join(HttpStream):
+    url_base = "https://api.example.com/v1/"
+    http_method = "POST"
+    primary_key = "id"
+
+    def __init__(self, channels=None, **kwargs):
+        self.channels = channels or []
+        super().__init__(**kwargs)
+
+    def path(self, **kwargs):
+        return "join"
+
+    def request_params(self, next_page_token=None, **kwargs):
+        return next_page_token or {}
+
+    def request_body_json(self, stream_slice=None, **kwargs):
+        return {"channel": stream_slice["channel"]}
+
+    def parse_response(self, response, stream_slice=None, **kwargs):
+        self.logger.info("joined %s", stream_slice["channel"])
+        return response.json()["members"]
+
+    def next_page_token(self, response):
+        return response.json().get("next")
+
+class Joining(RecordTransformation):
+    def transform(self, record, config=None, stream_state=None, stream_slice=None):
+        stream = Join(authenticator=TokenAuthenticator("t"), channels=["a"])
+        slice = {"channel": record["id"]}
+        record["members"] = list(stream.read_records(sync_mode="full_refresh", stream_slice=slice))
+"""
+
+
+def test_custom_code_reads_a_stream_that_it_writes_in_python(tmp_path: Path) -> None:
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}]})
+    joins = api.post("/v1/join").returns(status=503).returns(json={"members": ["x"], "next": {"page": 2}})
+    joins.returns(json={"members": ["y"]})
+    asks = {"transformations": [{"type": "CustomTransformation", "class_name": "components.Joining"}]}
+
+    run = read(source(tmp_path, JOINS, manifest(asks), api))
+
+    assert (run.error, run.records) == (None, [{"id": 1, "members": ["x", "y"]}])
+    assert [orjson.loads(request.body or b"") for request in joins.requests] == [{"channel": 1}] * 3
+    assert [request.headers["Authorization"] for request in joins.requests] == ["Bearer t"] * 3
+    assert joins.requests[2].full_url.endswith("/v1/join?page=2")
+
+
+def test_a_stream_written_in_python_that_is_refused_ends_the_stream_that_reads_it(tmp_path: Path) -> None:
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}]})
+    api.post("/v1/join").returns(status=403)
+    asks = {"transformations": [{"type": "CustomTransformation", "class_name": "components.Joining"}]}
+
+    run = read(source(tmp_path, JOINS, manifest(asks), api))
+
+    assert "POST https://api.example.com/v1/join answered 403" in str(run.error)
+
+
+def test_a_handler_of_code_asks_the_filters_of_the_manifest(tmp_path: Path) -> None:
+    code = """
+import requests
+from airbyte_cdk.sources.declarative.requesters.error_handlers import DefaultErrorHandler
+from airbyte_cdk.sources.streams.http.error_handlers.response_models import SUCCESS_RESOLUTION
+
+class Asking(DefaultErrorHandler):
+    def interpret_response(self, response_or_exception):
+        for each in self.response_filters:
+            if matched := each.matches(response_or_exception=response_or_exception):
+                return matched
+        return SUCCESS_RESOLUTION
+"""
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}]}).returns(json={"data": [], "error": "the key is invalid"})
+    filters = [
+        {"type": "HttpResponseFilter", "action": "FAIL"},
+        {
+            "type": "HttpResponseFilter",
+            "action": "FAIL",
+            "error_message_contains": "invalid",
+            "error_message": "no key",
+        },
+    ]
+    judge = {"class_name": "components.Asking", "response_filters": filters}
+    built = source(tmp_path, code, manifest(requester={"error_handler": judge}), api)
+
+    first, second = read(built), read(built)
+
+    assert (first.error, first.records) == (None, [{"id": 1}])
+    assert "no key" in str(second.error)

@@ -103,10 +103,6 @@ def slice_facade(slice: Slice, fields: tuple[str, str] = ("start_time", "end_tim
     return facade
 
 
-class HttpStream(Stream):
-    """An HTTP stream written in Python, beside those of the manifest. It can be imported, but not used."""
-
-
 class YamlDeclarativeSource:
     """The source with which connectors start themselves. It can be imported, but not used: here the kit starts them."""
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cdk.base.errors import CdkError
 from cdk.base.values import JsonObject, JsonSchema, JsonValue
 from cdk.compat.airbyte.http.auth import DeclarativeAuthenticator
-from cdk.compat.airbyte.http.error_handlers import BackoffStrategy, ErrorHandler, ErrorResolution, resolution
+from cdk.compat.airbyte.http.error_handlers import BackoffStrategy, ErrorHandler, ErrorResolution, matched, resolution
 from cdk.compat.airbyte.http.pagination import PaginationStrategy
 from cdk.compat.airbyte.http.requesters import RequestOptionsProvider
 from cdk.compat.airbyte.http.response import ResponseFacade, native_outcome, native_response
@@ -35,6 +35,7 @@ from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Authenticator, Request, Response, Transport
 from cdk.rest import Decoder as NativeDecoder
 from cdk.rest import ErrorHandler as NativeHandler
+from cdk.rest.errors.http_error_handler import Rule
 from cdk.rest.errors.wait_strategies import WaitStrategy
 from cdk.rest.records.extractor import Extractor
 from cdk.state.slice import Slice
@@ -91,6 +92,13 @@ class ErrorHandlerFacade(Facade[NativeHandler], ErrorHandler):
     def interpret_response(self, response_or_exception: object) -> ErrorResolution:
         outcome = native_outcome(response_or_exception)
         return resolution(self.native.judge(outcome, 1), outcome)
+
+
+class ResponseFilterFacade(Facade[Rule | None]):
+    """A response filter of the manifest."""
+
+    def matches(self, response_or_exception: object) -> ErrorResolution | None:
+        return matched(self.native, response_or_exception)
 
 
 class BackoffFacade(Facade[WaitStrategy], BackoffStrategy):

@@ -31,14 +31,15 @@ from cdk.compat.facades.facades import (
     PartitionRouterFacade,
     RecordSelectorFacade,
     RequesterFacade,
+    ResponseFilterFacade,
     SchemaLoaderFacade,
     TransformationFacade,
 )
 from cdk.compat.loading.custom_module import custom_class
 from cdk.declarative.components.auth.sharing import definition, secret_recorder
 from cdk.declarative.components.custom import CustomAuthenticator, CustomComponent
+from cdk.declarative.components.requests import error_handlers, requesters
 from cdk.declarative.components.requests import request_options as options
-from cdk.declarative.components.requests import requesters
 from cdk.declarative.components.streams import partition_routers as routers
 from cdk.declarative.components.streams import retrievers
 from cdk.declarative.model.component import Component
@@ -299,6 +300,7 @@ _FACADES: Mapping[type, Callable[[Any, BuildContext], object]] = {
     routers.ParentStreamConfig: _parent,
     options.RequestOption: lambda component, _: _option(component),
     requesters.HttpRequester: _requester,
+    error_handlers.HttpResponseFilter: lambda component, ctx: ResponseFilterFacade(component.build(ctx)),
     retrievers.RecordSelector: lambda component, ctx: selector(
         component, ctx, StreamParts(name=ctx.stream), JsonDocument()
     ),

@@ -20,6 +20,7 @@ from cdk.compat.airbyte.http import (
     call_rate,
     error_handlers,
     http_client,
+    http_stream,
     pagination,
     requesters,
     single_use_tokens,
@@ -123,6 +124,7 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "SyncMode": _MESSAGES,
         "UserDefinedBackoffException": "http.exceptions",
     },
+    http_stream: {"HttpStream": "http http.http"},
     pagination: {
         "CursorPaginationStrategy": f"{_STRATEGIES} {_STRATEGIES}.cursor_pagination_strategy",
         "OffsetIncrement": f"{_STRATEGIES} {_STRATEGIES}.offset_increment",
@@ -204,7 +206,6 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "AbstractHeaderAuthenticator": "cdk http.requests_native_auth.abstract_token",
         "AbstractStream": "cdk.sources.streams.concurrent.abstract_stream",
         "DeclarativeStream": "declarative.declarative_stream declarative.models.declarative_component_schema",
-        "HttpStream": "http http.http",
         "ReadException": "declarative.exceptions",
         "Stream": "cdk.sources.streams cdk.sources.streams.core",
         "YamlDeclarativeSource": "declarative.yaml_declarative_source",

@@ -18,7 +18,7 @@ from cdk.declarative.components.requests.error_handlers import RETRIED
 from cdk.declarative.components.requests.error_handlers import HttpResponseFilter as OurFilter
 from cdk.declarative.model.context import BuildContext
 from cdk.rest import Action, HttpErrorHandler, Response, RetryPolicy, Verdict
-from cdk.rest.errors.http_error_handler import OutcomeHandler
+from cdk.rest.errors.http_error_handler import OutcomeHandler, Rule
 from cdk.rest.errors.outcome import Outcome, final_error
 from cdk.rest.errors.wait_strategies import WaitStrategy, constant, exponential, from_header
 
@@ -97,6 +97,16 @@ def create_fallback_error_resolution(response_or_exception: object, retries: int
     return resolution(usual.judge(outcome, 1), outcome)
 
 
+def matched(rule: Rule | None, response_or_exception: object) -> ErrorResolution | None:
+    """Return what a rule of an error handler makes of a response; None if it does not match."""
+    response = native_response(response_or_exception)
+    meaning = None if response is None or rule is None else rule(response)
+    if meaning is None:
+        return None
+    kind = meaning.failure_type or FailureType.system_error.value
+    return ErrorResolution(ResponseAction(meaning.action.name), FailureType(kind), meaning.text or None)
+
+
 @dataclass
 class HttpResponseFilter:
     """Judges responses with the manifest's `HttpResponseFilter`, which it builds from its fields."""
@@ -118,12 +128,7 @@ class HttpResponseFilter:
 
     def matches(self, response_or_exception: object) -> ErrorResolution | None:
         """Return the meaning of a response that this filter matches; otherwise None."""
-        response = native_response(response_or_exception)
-        meaning = None if response is None or self._rule is None else self._rule(response)
-        if meaning is None:
-            return None
-        kind = meaning.failure_type or FailureType.system_error.value
-        return ErrorResolution(ResponseAction(meaning.action.name), FailureType(kind), meaning.text or None)
+        return matched(self._rule, response_or_exception)
 
 
 class DefaultHttpResponseFilter(HttpResponseFilter):

@@ -1,7 +1,7 @@
 """Streams made from a template: `DynamicDeclarativeStream`, and the resolvers that decide which streams to make."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
 from typing import Annotated, ClassVar, Literal
 
@@ -133,19 +133,23 @@ class ConfigComponentsResolver(_Resolver):
 
     def _scopes(self, ctx: BuildContext) -> Callable[[], Iterator[Names]]:
         def scopes() -> Iterator[Names]:
-            for items in product(*(config.items(ctx) for config in self.stream_config)):
-                yield {"components_values": _combined(items, many=len(self.stream_config) > 1)}
+            for items in product(*(enumerate(config.items(ctx)) for config in self.stream_config)):
+                yield {"components_values": _combined(items)}
 
         return scopes
 
 
-def _combined(items: Sequence[JsonValue], *, many: bool) -> JsonValue:
-    """Return the merged keys of one combination's items; an item that is not an object is keyed by its position."""
-    if not many and not isinstance(items[0], Mapping):
-        return {"source_config_0": (0, items[0])}
+def _combined(items: Iterable[tuple[int, JsonValue]]) -> JsonObject:
+    """Return the merged keys of one combination's items, each with its index in its list.
+
+    An item of list `n` that is not an object has the key `source_config_n`, and comes with its index.
+    """
     combined: JsonObject = {}
-    for i, item in enumerate(items):
-        combined |= item if isinstance(item, Mapping) else {f"source_config_{i}": item}
+    for n, (index, item) in enumerate(items):
+        if isinstance(item, Mapping):
+            combined |= item
+        else:
+            combined.setdefault(f"source_config_{n}", (index, item))
     return combined
 
 

@@ -152,7 +152,7 @@ def test_a_list_in_the_config_says_which_streams_there_are() -> None:
 
 
 def test_of_several_lists_each_combination_is_a_stream() -> None:
-    name = value(["name"], "{{ components_values.name }}-{{ components_values.source_config_1 }}")
+    name = value(["name"], "{{ components_values.name }}-{{ components_values.source_config_1[1] }}")
     resolver = from_config(name=name, tables={}, regions={})
 
     assert names(resolver, {"tables": [{"name": "a"}, {"name": "b"}], "regions": ["eu", "us"]}) == [
@@ -163,10 +163,13 @@ def test_of_several_lists_each_combination_is_a_stream() -> None:
     ]
 
 
-def test_a_value_without_keys_is_found_by_its_place() -> None:
-    name = value(["name"], "{{ components_values.source_config_0[1] }}")
+def test_a_value_without_keys_comes_with_its_index_in_its_list() -> None:
+    name = value(["name"], "{{ components_values.source_config_0[1] }}{{ components_values.source_config_0[0] }}")
 
-    assert names(from_config(name=name, tables={}), {"tables": ["a", "b"]}) == ["a", "b"]
+    assert names(from_config(name=name, tables={}), {"tables": ["a", "b"]}) == ["a0", "b1"]
+    second = value(["name"], "{{ components_values.source_config_1[1] }}{{ components_values.source_config_1[0] }}")
+    config = {"tables": [{"name": "x"}], "regions": ["eu", "us"]}
+    assert names(from_config(name=second, tables={}, regions={}), config) == ["eu0", "us1"]
 
 
 def test_values_are_set_on_a_condition_and_typed() -> None:
