@@ -198,6 +198,13 @@ BUGS = [
         "tests/streams/test_partitions.py",
     ),
     Bug(
+        "a secret that identifies a partition of a followed parent is in the state",
+        "streams/partitions",
+        "parent.guard(secrets)",
+        "pass",
+        "tests/streams/test_partitions.py",
+    ),
+    Bug(
         "children of parents that did not change start from the cursor that all shared",
         "streams/checkpoint/partitioned",
         "if self._follows and self._state.parents:",

@@ -16,7 +16,7 @@ from cdk.base.wording import did_you_mean
 from cdk.state.position import Checkpoint, Resume
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
-from cdk.streams.checkpoint.parent_state import ParentState, without_states
+from cdk.streams.checkpoint.parent_state import ParentState, child_secrets, without_states
 from cdk.streams.checkpoint.reader import CheckpointReader
 from cdk.streams.cursor import Cursor
 from cdk.streams.page import PageWarnings
@@ -68,15 +68,18 @@ def child_partitions(
 
     Reads the parent on the spot, from `state` on. After the children of a page comes the parent's state behind it.
     """
+    if (secrets := child_secrets.get()) and not parent.secrets:
+        parent.guard(secrets)
     greatest: list[FieldValue] = []
     reader, again = parent.checkpoint_reader(state or StreamState()), FirstWarning()
     warnings = PageWarnings(resumed=state is not None and bool(state.positions))
     for slice in iter(reader.next, None):
+        partition = parent.restored(slice.partition)
         again(reader.mismatch and f"{parent.name}: {reader.mismatch}; it is read from its start")
         for page in read_slice(parent, slice):
             warnings.add(page)
             for record in page.records:
-                if (item := child(record, slice.partition)) is not None:
+                if (item := child(record, partition)) is not None:
                     yield item
             if page.position is not None:
                 reader.observe(slice, page.position, page.edge)

@@ -24,7 +24,7 @@ from cdk.state.position import Position, digest_of
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stored_positions import StoredPositions
 from cdk.state.stream_state import StreamState
-from cdk.streams.checkpoint.parent_state import ParentState, followed_until, without_states
+from cdk.streams.checkpoint.parent_state import ParentState, followed_until, listed_with, without_states
 from cdk.streams.checkpoint.partitioned import PartitionCheckpointReader
 from cdk.streams.checkpoint.reader import CheckpointReader, PageCheckpointReader, PartitionReader
 from cdk.streams.checkpoint.windows import SliceCheckpointReader
@@ -189,7 +189,7 @@ class Stream(metaclass=_StreamType):
         Raises FatalError: `partitions` returned something else than partitions.
         """
         now = self.now()
-        state = self._with_named_partitions(state)
+        state = self.without_secrets(state)
         return PartitionCheckpointReader(
             self._following(self.listed(state), now),
             lambda partition, position: self.slices(partition, position, now),
@@ -201,7 +201,8 @@ class Stream(metaclass=_StreamType):
 
         Raises FatalError: an item is not a partition.
         """
-        return map(self._checked, self._iterable(self._partitions_from(state), "partitions"))
+        items = listed_with(self.secrets, lambda: self._iterable(self._partitions_from(state), "partitions"))
+        return map(self._checked, items)
 
     def _checked(self, item: Partition | ParentState) -> Partition | ParentState:
         """The partition as states name it, checked, since authors may write them without types."""
@@ -220,9 +221,13 @@ class Stream(metaclass=_StreamType):
             return partition
         return Partition(self.secrets.restore(partition.fields), extra=partition.extra)
 
-    def _with_named_partitions(self, state: StreamState) -> StreamState:
+    def without_secrets(self, state: StreamState) -> StreamState:
         """The state with its partitions as `listed` names them: other programs write the secrets into it."""
-        if not any(map(self.secrets.are_in, StoredPositions.of(state.positions).texts if self.secrets else ())):
+        if not self.secrets:
+            return state
+        if state.parents:
+            state = replace(state, parents={name: self.without_secrets(at) for name, at in state.parents.items()})
+        if not any(map(self.secrets.are_in, StoredPositions.of(state.positions).texts)):
             return state
         return replace(state, positions={self._named(each): at for each, at in state.positions.items()})
 

@@ -1,16 +1,19 @@
 """Partitions from lists, products, and the records of a parent."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from cdk import (
     Done,
     FatalError,
     Item,
+    Page,
     ParentState,
     Partition,
     Slice,
+    StreamState,
     following_partitions,
     list_partitions,
     parent_partitions,
@@ -139,3 +142,51 @@ def test_a_state_of_another_program_with_the_secret_is_resumed_from() -> None:
 
     assert len(again.records) < len(first.records)
     assert again.states[-1] == first.states[-1]
+
+
+class Invoices(Orders):
+    """Of accounts whose ids are secret; a page is asked for by an address that has the first one's."""
+
+    def partitions(self) -> Iterable[Partition]:
+        return list_partitions("account", [SECRET, "other-1234"])
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        assert slice.partition["account"] in {SECRET, "other-1234"}
+        for item in super().read_records(slice):
+            assert isinstance(item, Page)
+            yield replace(item, next=item.next and {**item.next, "url": f"https://api.example.com/?key={SECRET}"})
+
+
+class Payments(Orders):
+    """Of the invoices, which are followed; the secrets are those of the source, which only knows this stream."""
+
+    hours = (2, 50)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.guard(SecretMarks([("account.id", SECRET)]))
+
+    def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
+        return following_partitions(Invoices(), parents, invoice="id")
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        assert slice.partition["account"] in {SECRET, "other-1234"}
+        yield from super().read_records(slice)
+
+
+def test_a_secret_is_in_no_state_of_a_followed_parent() -> None:
+    whole = read(Payments())
+
+    assert whole.error is None
+    assert {record["account"] for record in whole.records} == {SECRET, "other-1234"}
+    assert SECRET not in canonical(whole.states)
+    assert {"account": "<secret account.id plain>"} in [
+        entry["partition"] for entry in whole.states[-1]["parent_state"]["invoices"]["states"]
+    ]
+    assert any("key=<secret account.id plain>" in canonical(state) for state in whole.states)
+    places = [n for n, message in enumerate(whole.messages) if message["type"] == "STATE"]
+    for place, blob in zip(places, whole.states, strict=True):
+        before = [message["record"]["data"] for message in whole.messages[:place] if message["type"] == "RECORD"]
+        again = read(Payments(), state=state(payments=as_object(blob)))
+        assert (again.error, again.states[-1]) == (None, whole.states[-1])
+        assert {*map(canonical, whole.records)} == {*map(canonical, [*before, *again.records])}

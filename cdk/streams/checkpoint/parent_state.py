@@ -1,17 +1,23 @@
 """ParentState: the progress of a parent stream, up to which its records have become partitions."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from datetime import datetime
 from typing import TypeVar
 
 from msgspec import Struct
 
+from cdk.base.secret_masking import SecretMarks
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
 
 Child = TypeVar("Child")
+T = TypeVar("T")
 Until = Callable[[datetime], StreamState | None]
 """Returns the parent's state as if its read had ended at that time; None if the read is unfinished."""
+
+child_secrets: ContextVar[SecretMarks | None] = ContextVar("child_secrets", default=None)
+"""The secrets of the stream whose partitions are being listed: parents that its code builds have the same."""
 
 
 class ParentState(Struct, frozen=True):
@@ -43,3 +49,26 @@ def followed_until(end: datetime, items: Iterable[Partition | ParentState]) -> I
         reached = item.no_later(end) if isinstance(item, ParentState) else item
         if reached is not None:
             yield reached
+
+
+def listed_with(secrets: SecretMarks, listing: Callable[[], Iterable[Child]]) -> Iterator[Child]:
+    """The items that `listing` returns; `child_secrets` has `secrets` while its code runs."""
+    items = _run_with(secrets, lambda: iter(listing()))
+
+    def each() -> Iterator[Child]:
+        while True:
+            try:
+                item = _run_with(secrets, items.__next__)
+            except StopIteration:
+                return
+            yield item
+
+    return each()
+
+
+def _run_with(secrets: SecretMarks, call: Callable[[], T]) -> T:
+    before = child_secrets.set(secrets)
+    try:
+        return call()
+    finally:
+        child_secrets.reset(before)
