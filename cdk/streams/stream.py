@@ -189,7 +189,7 @@ class Stream(metaclass=_StreamType):
         Raises FatalError: `partitions` returned something else than partitions.
         """
         now = self.now()
-        state = self.without_secrets(state)
+        state = self.starting_from(state)
         return PartitionCheckpointReader(
             self._following(self.listed(state), now),
             lambda partition, position: self.slices(partition, position, now),
@@ -221,12 +221,16 @@ class Stream(metaclass=_StreamType):
             return partition
         return Partition(self.secrets.restore(partition.fields), extra=partition.extra)
 
-    def without_secrets(self, state: StreamState) -> StreamState:
-        """The state with its partitions as `listed` names them: other programs write the secrets into it."""
+    def starting_from(self, state: StreamState) -> StreamState:
+        """The state from which a read starts, with partitions as `listed` names them.
+
+        Other programs write the secrets into it.
+        """
         if not self.secrets:
             return state
         if state.parents:
-            state = replace(state, parents={name: self.without_secrets(at) for name, at in state.parents.items()})
+            parents = {name: Stream.starting_from(self, parent) for name, parent in state.parents.items()}
+            state = replace(state, parents=parents)
         if not any(map(self.secrets.are_in, StoredPositions.of(state.positions).texts)):
             return state
         return replace(state, positions={self._named(each): at for each, at in state.positions.items()})

@@ -121,16 +121,26 @@ class ManifestStream(DeclaredStream):
     def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
         if self._incremental is None:
             return super().checkpoint_reader(state)
-        if self._incremental.shared and WHOLE not in state.positions and (saved := state.extra.get("state")):
-            state = state.with_(WHOLE, Checkpoint(dict(saved)))
-        reader = super().checkpoint_reader(self._with_lookback(state))
-        return _AirbyteStateReader(reader, self._incremental, state, self)
+        state = self._with_shared_cursor(self._incremental, state)
+        return _AirbyteStateReader(super().checkpoint_reader(state), self._incremental, state, self)
+
+    def starting_from(self, state: StreamState) -> StreamState:
+        if self._incremental is not None:
+            state = self._with_lookback(self._with_shared_cursor(self._incremental, state))
+        return super().starting_from(state)
 
     @property
     def grouped(self) -> bool:
         """Whether its partitions are groups of partitions: adding or removing one member changes the groups."""
         router = self.reader.router
         return router is not None and router.shares_cursor
+
+    @staticmethod
+    def _with_shared_cursor(incremental: Incremental, state: StreamState) -> StreamState:
+        """Return the state with the greatest value of all partitions as the cursor of all, if they share one."""
+        if not incremental.shared or WHOLE in state.positions or not (saved := state.extra.get("state")):
+            return state
+        return state.with_(WHOLE, Checkpoint(dict(saved)))
 
     def _with_lookback(self, state: StreamState) -> StreamState:
         """Return the state with the shared cursor moved back by its lookback window.

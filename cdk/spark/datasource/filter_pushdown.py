@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from pyspark.sql import datasource  # filters are accessed only where they are used: 4.0 has none
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from cdk.base.logs import FirstWarning
 from cdk.base.values import FieldValue
 from cdk.lake.arrow.columns import TIMESTAMP_UTC, ColumnType
 from cdk.spark.datasource.open_stream import OpenStream, masking
@@ -41,7 +42,11 @@ class BatchReader(DataSourceReader):
 
     def planned(self) -> Iterator[Slice]:
         """Return all slices of the stream since the state, in order."""
-        return iter(self._reading.stream.checkpoint_reader(self._state).next, None)
+        stream, warning = self._reading.stream, FirstWarning()
+        reader = stream.checkpoint_reader(self._state)
+        for slice in iter(reader.next, None):
+            warning(reader.mismatch and f"{stream.name}: {reader.mismatch}; it is read from its start")
+            yield slice
 
     def partitions(self) -> list[InputPartition]:
         """Return the slices, distributed to tasks. Reads the parents of a substream."""
@@ -86,7 +91,10 @@ class FilterPushdown:
     def apply(self, stream: Stream, slices: Iterable[Slice]) -> Iterator[Slice]:
         """Yield the slices that may have matching rows, in order; an open window starts later if filters allow it."""
         for slice in slices:
-            if self._may_match(slice.partition) and (narrowed := self._narrowed(stream, slice)) is not None:
+            if (
+                self._may_match(stream.restored(slice.partition))
+                and (narrowed := self._narrowed(stream, slice)) is not None
+            ):
                 yield narrowed
 
     def _limit_to_range(self, name: str, lower: FieldValue, upper: FieldValue) -> None:

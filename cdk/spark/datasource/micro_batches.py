@@ -5,19 +5,20 @@ windows that end at a point in the past and own the records before it; the state
 records there were. A stream without a cursor advances partition by partition, each from `Start` to `Done`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Struct
 
 from cdk.base.errors import BadState, ConfigError
-from cdk.base.values import FieldValue
-from cdk.state.position import Checkpoint, Done, Position, Start
-from cdk.state.slice import WHOLE, Partition, Slice
+from cdk.base.values import FieldValue, canonical
+from cdk.state.position import Checkpoint, Done, Edge, Position
+from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.window import Window
-from cdk.streams.checkpoint.parent_state import ParentState, followed_until
+from cdk.streams.checkpoint.parent_state import followed_until
+from cdk.streams.checkpoint.partitioned import PartitionCheckpointReader
+from cdk.streams.checkpoint.reader import CheckpointReader, PartitionReader
 from cdk.streams.cursor import Cursor
 from cdk.streams.stream import Stream
 
@@ -34,13 +35,10 @@ class Bound(Struct, frozen=True):
     until: FieldValue
     closing: bool = False
 
-
-class Step(Struct, frozen=True):
-    """A slice, and its partition's position after it; or, without a slice, how far the parents are covered."""
-
-    slice: Slice | None = None
-    position: Position = field(default_factory=Start)
-    parents: Mapping[str, StreamState] = field(default_factory=dict)
+    @property
+    def own_end(self) -> str | None:
+        """The cursor's own end, as text; None if nothing ends there but the batch."""
+        return canonical(self.until) if self.closing else None
 
 
 def check_streamable(stream: Stream, state: StreamState) -> None:
@@ -97,45 +95,55 @@ def find_bound(stream: Stream, now: datetime, lag: timedelta) -> Bound | None:
     return Bound(until if again is None else again.start)
 
 
-def micro_batch_steps(stream: Stream, state: StreamState, now: datetime, lag: timedelta) -> Iterator[Step]:
-    """Yield what there is to read after `state`, in order; between slices, how far the parents are covered by then."""
-    bound = None if stream.cursor is None else find_bound(stream, now, lag)
-    if stream.cursor is not None and bound is None:
-        return
-    keys: set[str] = set()
+def micro_batch_reader(
+    stream: Stream, state: StreamState, now: datetime, bound: Bound | None, *, closed: bool
+) -> CheckpointReader:
+    """Return the reader of what there is to read after `state`. A slice counts as read once it is handed out.
+
+    bound: None without a cursor. closed: whether positions that are done were closed at the bound, the own end of the
+    cursor.
+    """
     end = None if bound is None or stream.cursor is None else stream.cursor.timestamp(bound.until)
     partitions = stream.listed(state)
-    for item in partitions if end is None else followed_until(end, partitions):
-        if isinstance(item, ParentState):
-            yield Step(parents={item.name: item.state})
-        elif item.key not in keys:
-            keys.add(item.key)
-            for slice, position in _partition(stream.cursor, item, state.of(item), bound):
-                yield Step(slice, position)
+
+    def inner(partition: Partition, position: Position) -> PartitionReader:
+        reader = _BatchPartitionReader(stream.cursor, partition, position, bound)
+        if not (closed and position.done):
+            reader.mismatch = stream.slices(partition, position, now).mismatch
+        return reader
+
+    return PartitionCheckpointReader(partitions if end is None else followed_until(end, partitions), inner, state)
 
 
-def state_after(state: StreamState, steps: Iterable[Step]) -> StreamState:
-    """Return the state after some steps."""
-    positions, parents = dict(state.positions), dict(state.parents)
-    for step in steps:
-        parents.update(step.parents)
-        if step.slice is not None:
-            positions[step.slice.partition.bare] = step.position
-    return replace(state, positions=positions, parents=parents, shares_cursor=False)
+class _BatchPartitionReader(PartitionReader):
+    """The slices of one partition up to the end of a batch. Its position is that after the last one handed out."""
 
+    def __init__(self, cursor: Cursor | None, partition: Partition, position: Position, bound: Bound | None) -> None:
+        super().__init__(partition, position)
+        self._position, self._planned, self.counts_pages = position, False, cursor is None
+        self._slices = _partition(cursor, partition, position, bound)
 
-def drop_shared_cursor(state: StreamState) -> StreamState:
-    """Return a state with all partitions read without the cursor shared by all: new partitions then start anew."""
-    if len(state.positions) < 2:  # noqa: PLR2004 - itself alone
-        return state
-    positions = {part: at for part, at in state.positions.items() if part != WHOLE}
-    return replace(state, positions=positions, shares_cursor=False)
+    @property
+    def position(self) -> Position:
+        return self._position
+
+    @property
+    def finished(self) -> bool:
+        return self._planned
+
+    def next(self) -> Slice | None:
+        slice, self._position = next(self._slices, (None, self._position))
+        self._planned = slice is None
+        return slice
+
+    def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
+        """Do nothing: the position after a slice does not depend on its records."""
 
 
 def slices_between(
     stream: Stream, start: StreamState, end: StreamState, known: Mapping[str, Partition]
 ) -> Iterator[Slice]:
-    """Yield the slices that lead from one state to another, as `micro_batch_steps` yielded them.
+    """Yield the slices that lead from one state to another, as `micro_batch_reader` planned them.
 
     known: partitions with the fields of their parents, by key.
 

@@ -1,8 +1,8 @@
-"""Opens the stream that options describe, with its access tokens; masks the secrets of its config in errors."""
+"""Opens the stream that options describe, with its access tokens; masks the secrets in errors and logs."""
 
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec import Struct, field
@@ -18,6 +18,7 @@ from cdk.sources.config import prepared_config
 from cdk.sources.config_file import ConfigEvents, save_problem
 from cdk.sources.discovery import find_source
 from cdk.sources.manifests import manifest_source
+from cdk.spark.cluster.task_logs import masked_lines
 from cdk.spark.datasource.options import DataSourceOptions
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import state_of
@@ -31,8 +32,8 @@ class OpenStream(Struct, frozen=True):
     stream: Stream
     secrets: Secrets
     state: StreamState
-    config_secrets: bool
-    """Whether the config has secrets."""
+    config_secrets: Sequence[str] = ()
+    """The secrets of the config, which no offset may contain."""
     tokens: Tokens = field(default_factory=Tokens)
     """The access tokens of its reads."""
     concurrency: int = DEFAULT_CEILING
@@ -55,7 +56,7 @@ class OpenStream(Struct, frozen=True):
             raw, where = options.read_config()
             config = prepared_config(raw, source, where, secrets)
             stream = named_stream(source.open(config), options.stream, "option stream")
-            config_secrets = any(secret_values(source.config_schema, raw))
+            config_secrets = [*secret_values(source.config_schema, raw)]
             state, concurrency = state_of(stream, options.state, "option state"), source.concurrency(config)
             return cls(stream, secrets, state, config_secrets, tokens, concurrency)
 
@@ -64,10 +65,12 @@ class OpenStream(Struct, frozen=True):
 def masking(secrets: Secrets) -> Iterator[None]:
     """Mask secrets in errors that leave the block: Spark prints them, with their causes, wherever the query runs.
 
-    Errors of the kit keep their class. Any other becomes a FatalError with its text and its traceback.
+    Errors of the kit keep their class. Any other becomes a FatalError with its text and its traceback. What the block
+    logs and prints goes to standard error, with secrets masked.
     """
     try:
-        yield
+        with masked_lines(secrets):
+            yield
     except CdkError as error:
         error.message, error.detail = secrets.mask(error.message), secrets.mask(error.detail)
         error.path = secrets.mask(error.path)

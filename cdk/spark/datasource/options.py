@@ -41,7 +41,7 @@ def _target(text: str, info: ValidationInfo) -> str:
 def _state(text: str) -> FieldValue:
     state = parse_json(text.encode(), "option state")
     if isinstance(state, Mapping) and ({"stream_state", "stream_descriptor"} & _names(state)):
-        raise BadState("option state", state, "what a state message holds in `stream_state`")
+        raise BadState("option state", sorted(state), "what a state message holds in `stream_state`")
     return state
 
 

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from cdk.base.errors import ConfigError
+from cdk.base.values import canonical
 from cdk.spark.cluster.spark_versions import Ability, require
 from cdk.spark.datasource.filter_pushdown import BatchReader, PushdownReader
 from cdk.spark.datasource.open_stream import OpenStream
@@ -60,6 +61,12 @@ class CdkDataSource(DataSource):
             raise ConfigError(
                 "option config: holds a secret, and Spark shows this option in the plans of streaming queries; "
                 "name the option secret_config, which it hides, or use config_file"
+            )
+        if options.state is not None and opened.stream.secrets.are_in(canonical(options.state)):
+            raise ConfigError(
+                "option state: holds a secret of the config, and Spark shows this option in the plans of streaming "
+                "queries; name its place in the config instead, such as <secret account_id plain>, as the states of "
+                "spark-cdk do"
             )
         return StreamReader(opened, reading, lag=options.lag, slices=options.slices_per_batch)
 

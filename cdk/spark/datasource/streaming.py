@@ -1,11 +1,10 @@
 """`spark.readStream.format("cdk")`: reads a stream continuously, with its state as the query's offset.
 
-An offset is `{"state": TEXT}`, the stream's state in its exact wire form. Spark stores it in the query's checkpoint. A
-batch reads from one state to another, and the later state is known before the batch is read (`micro_batch_steps`), so a
-batch that is repeated after a restart requests the same windows.
+An offset has the stream's state. A batch reads from one state to another, and the later state is known before the batch
+is read (`micro_batch_reader`), so a batch that is repeated after a restart requests the same windows.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from math import inf
 
@@ -22,26 +21,17 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from cdk.base.run import RunScope
-from cdk.base.values import FieldValue, canonical, from_json
-from cdk.spark.datasource.micro_batches import (
-    Step,
-    check_streamable,
-    drop_shared_cursor,
-    micro_batch_steps,
-    slices_between,
-    state_after,
-)
+from cdk.spark.datasource.micro_batches import check_streamable, find_bound, micro_batch_reader, slices_between
+from cdk.spark.datasource.offsets import Offset, Offsets
 from cdk.spark.datasource.open_stream import OpenStream, masking
 from cdk.spark.datasource.task_reader import TaskReader
+from cdk.state.log.value_check import SecretCheck
+from cdk.state.position import Done
 from cdk.state.slice import Partition, Slice
-from cdk.state.stream_state import StreamState
-from cdk.state.wire import decode, encode
 from cdk.streams.checkpoint.parent_state import without_states
+from cdk.streams.checkpoint.reader import CheckpointReader
 from cdk.streams.cursor import Side
 from cdk.streams.page import ReadPage
-from cdk.streams.stream import Stream
-
-Offset = dict[str, str]
 
 _BEYOND = (Side.EDGE, Side.AFTER)
 """The sides of a window whose records the next batch reads."""
@@ -59,14 +49,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with masking(opened.secrets):
             check_streamable(opened.stream, opened.state)
         self._initial_state, self._reading, self._tokens = opened.state, reading, opened.tokens
+        self._offsets = Offsets(opened.stream, SecretCheck(opened.config_secrets))
         self._lag, self._slices = lag, slices
         self._end_time: datetime | None = None
         self._planner: _BatchPlanner | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name, as those below
         """Return the offset of the state that the query starts from: the option `state`, or an empty state."""
-        # Parts that only other forms of the state need would not survive the round trip through an offset.
-        return _offset(self._reading.stream, replace(self._initial_state, extra={}, after=None, ranges_from=None))
+        with masking(self._reading.secrets):
+            state = self._reading.stream.starting_from(self._initial_state)
+            # Parts that only other forms of the state need would not survive the round trip through an offset.
+            return self._offsets.write(replace(state, extra={}, after=None, ranges_from=None), None)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the limit of the option `slices_per_batch`, as a limit of files in Spark's terms."""
@@ -85,8 +78,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             planner = self._planner
             if planner is None or planner.offset != start or (planner.ended and self._end_time is None):
                 now = self._end_time or self._reading.stream.now()
-                planner = _BatchPlanner(self._reading.stream, start, now, self._lag, self._tokens.run())
-                self._planner = planner
+                planner = self._planner = _BatchPlanner(self._offsets, start, now, self._lag, self._tokens.run())
             with planner.run.working():
                 return planner.advance(_slice_limit(limit))
 
@@ -94,11 +86,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the slices between two offsets; the same on every call."""
         stream, planner = self._reading.stream, self._planner
         with masking(self._reading.secrets), self._tokens.run().working():
-            before, after = _state(stream, start), _state(stream, end)
+            before, after = self._offsets.read(start), self._offsets.read(end)
+            if "end" in end and stream.cursor is not None and (bound := find_bound(stream, stream.now(), self._lag)):
+                self._offsets.check_end(end, bound.own_end)
             if planner is not None and planner.offset == end:
-                partitions: Mapping[str, Partition] = planner.partitions
+                partitions = planner.partitions
             else:
-                partitions = _partitions_by_key(stream, before)
+                # An earlier process has planned the batch.
+                partitions = {partition.key: partition for partition in without_states(stream.listed(before))}
             return self._reading.distribute(list(slices_between(stream, before, after, partitions)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -115,40 +110,51 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _BatchPlanner:
-    """The steps from an offset onwards, and the offset reached so far.
+    """The slices from an offset onwards, and the offset reached so far.
 
-    partitions: those seen, by key, with the fields of their parents. run: the run that these steps belong to.
+    partitions: those seen, by key, with the fields of their parents. run: the run that these slices belong to.
     """
 
-    def __init__(self, stream: Stream, start: Offset, now: datetime, lag: timedelta, run: RunScope) -> None:
-        self.offset, self.ended, self.run = start, False, run
+    def __init__(self, offsets: Offsets, start: Offset, now: datetime, lag: timedelta, run: RunScope) -> None:
+        self.offset, self.run = start, run
         self.partitions: dict[str, Partition] = {}
-        self._stream, self._state = stream, _state(stream, start)
-        self._steps: Iterator[Step] = micro_batch_steps(stream, self._state, now, lag)
+        self._offsets, stream, state = offsets, offsets.stream, offsets.read(start)
+        bound = None if stream.cursor is None else find_bound(stream, now, lag)
+        self._end = None if bound is None else bound.own_end
+        self._closed = start.get("end")
+        self._reader: CheckpointReader | None = None
+        self.ended = stream.cursor is not None and bound is None
+        if not self.ended:
+            offsets.check_end(start, self._end)
+            self._reader = micro_batch_reader(stream, state, now, bound, closed=self._closed is not None)
 
     def advance(self, most: int | None) -> Offset:
-        """Take at most `most` slices, and return the offset after them."""
-        if self.ended:
+        """Take at most `most` slices, and return the offset after them.
+
+        Raises StateError: when a partition does not resume from the state that the source's state has for it.
+        """
+        if self._reader is None or self.ended:
             return self.offset
-        taken: list[Step] = []
+        self._reader.compare_fields()
         remaining = inf if most is None else most
-        while remaining and (step := next(self._steps, None)) is not None:
-            taken.append(step)
-            if step.slice is not None:
-                self.partitions[step.slice.partition.key] = step.slice.partition
+        while remaining and not self.ended:
+            slice = self._reader.next()
+            if self._reader.mismatch:
+                raise self._offsets.changed(self._reader.mismatch)
+            if slice is None:
+                self.ended = True
+            else:
+                self._take(self._reader, slice)
                 remaining -= 1
-        self._state = state_after(self._state, taken)
-        if remaining:
-            self.ended = True
-            self._state = drop_shared_cursor(self._state)
-        if taken:
-            self.offset = _offset(self._stream, self._state)
+        if (state := self._reader.get_checkpoint()) is not None:
+            self.offset = self._offsets.write(replace(state, after=None), self._closed)
         return self.offset
 
-
-def _partitions_by_key(stream: Stream, state: StreamState) -> Mapping[str, Partition]:
-    """Return the current partitions by key, for a batch that an earlier process planned."""
-    return {partition.key: partition for partition in without_states(stream.listed(state))}
+    def _take(self, reader: CheckpointReader, slice: Slice) -> None:
+        self.partitions[slice.partition.key] = slice.partition
+        reader.observe(slice, Done())
+        if slice.window is not None and slice.window.last:
+            self._closed = self._end
 
 
 def _slice_limit(limit: ReadLimit) -> int | None:
@@ -159,12 +165,3 @@ def _slice_limit(limit: ReadLimit) -> int | None:
             return 1
         case _:
             return None
-
-
-def _offset(stream: Stream, state: StreamState) -> Offset:
-    blob = encode(state, incremental=stream.incremental, cursor_field=stream.cursor_field, exact=True)
-    return {"state": canonical(blob)}
-
-
-def _state(stream: Stream, offset: Mapping[str, FieldValue]) -> StreamState:
-    return decode(from_json(offset["state"]), path=f"offset of {stream.name}", cursor_field=stream.cursor_field)

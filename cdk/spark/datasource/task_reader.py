@@ -10,6 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from cdk.base.errors import TransientError
+from cdk.base.logs import FirstWarning
 from cdk.base.run import RunScope
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.clock import system_clock
@@ -21,7 +22,6 @@ from cdk.rest.auth.tokens import IssuedToken, access_tokens, run_tokens, using_t
 from cdk.rest.http.own_connections import limiting
 from cdk.rest.limits.task_budgets import sharing
 from cdk.rest.limits.task_share import UNSHARED, TaskShare
-from cdk.spark.cluster.task_logs import masked_lines
 from cdk.spark.datasource.open_stream import OpenStream, masking
 from cdk.state.slice import Slice
 from cdk.streams.page import ReadPage
@@ -104,7 +104,7 @@ class TaskReader(Struct, frozen=True):
         """
         rows, copies = RecordBatchBuilder(self.declared, generation=GENERATION), StreamCopies(self.stream)
         task: TaskSlices = partition.value
-        delivered = set[int]()
+        delivered, warning = set[int](), FirstWarning()
 
         def read(numbered: tuple[int, Slice]) -> Iterator[ReadPage]:
             # Only a state in exact form has digests of records; comparing with them costs a digest of each record.
@@ -115,8 +115,7 @@ class TaskReader(Struct, frozen=True):
 
         # Spark reuses its workers: what a task learns of the API must not outlive the task.
         own_run = RunScope().working()
-        masked = (masking(self.secrets), masked_lines(self.secrets))
-        with limiting(), masked[0], masked[1], own_run, using_tokens(task.tokens, last=True), sharing(task.share):
+        with limiting(), masking(self.secrets), own_run, using_tokens(task.tokens, last=True), sharing(task.share):
             run_tokens().learn = self.secrets.add
             for (n, slice), page in Threads(task.threads)(iter(enumerate(task.slices)), read):
                 if page.restarted and n in delivered:
@@ -125,6 +124,7 @@ class TaskReader(Struct, frozen=True):
                         "the source rejected its own page token in the middle of a slice; run the query again",
                         stream=self.stream.name,
                     )
+                warning(page.warning)
                 if records := keep(slice, page).records:
                     delivered.add(n)
                     yield rows.batch(records)

@@ -116,7 +116,7 @@ def planned(stream: Stream, filters: Sequence[Filter], *, columns: tuple[str, ..
 
 
 def narrowed(stream: Stream, filters: Sequence[Filter], columns: tuple[str, ...] = ()) -> PushdownReader:
-    opened = OpenStream(stream, Secrets(), StreamState(), config_secrets=False)
+    opened = OpenStream(stream, Secrets(), StreamState())
     reader = PushdownReader(opened, TaskReader.of(opened, 100, 100), partition_columns=columns)
     assert reader.pushFilters(list(filters)) == list(filters)
     return reader

@@ -83,7 +83,7 @@ def log(clock: Clock, kind: type[Log] = Log) -> Log:
 def reader(
     stream: Stream, *, state: Json = None, lag: timedelta = timedelta(), slices: int | None = None
 ) -> StreamReader:
-    opened = OpenStream(stream, Secrets(), decode(state, cursor_field=stream.cursor_field), config_secrets=False)
+    opened = OpenStream(stream, Secrets(), decode(state, cursor_field=stream.cursor_field))
     return StreamReader(opened, TaskReader.of(opened, 2), lag=lag, slices=slices)
 
 

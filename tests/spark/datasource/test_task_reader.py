@@ -33,7 +33,7 @@ class Parts(PagedStream):
 
 
 def reader(stream: PagedStream, tasks: int, concurrency: int | None = None) -> BatchReader:
-    opened = OpenStream(stream, Secrets(), StreamState(), config_secrets=False)
+    opened = OpenStream(stream, Secrets(), StreamState())
     return BatchReader(opened, TaskReader.of(opened, tasks, concurrency))
 
 

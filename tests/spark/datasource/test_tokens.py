@@ -138,14 +138,15 @@ def test_a_token_that_works_once_is_not_used_where_the_next_one_has_no_place(nam
 
 
 def test_a_token_that_the_server_replaces_unasked_is_missed_aloud(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serving(Login()) as login:
         assert Frame(options("python", tmp_path, login.address)).ids() == ALL
 
-    assert "the new refresh token cannot be stored" in caplog.text
-    assert "option target" in caplog.text
-    assert TOKENS not in caplog.text
+    errors = capsys.readouterr().err
+    assert "the new refresh token cannot be stored" in errors
+    assert "option target" in errors
+    assert TOKENS not in errors
 
 
 def test_the_file_of_the_config_gets_the_new_token_and_a_frame_that_waits_reads_it(tmp_path: Path) -> None:
