@@ -59,6 +59,36 @@ class BasicExchange(DeclarativeOauth2Authenticator):
     assert "secret-1" not in items.requests[0].hide("secret-1")
 
 
+def test_an_authenticator_whose_header_has_the_credentials_sends_them_once(tmp_path: Path) -> None:
+    code = """
+import requests
+from dataclasses import dataclass
+from airbyte_cdk.sources.declarative.auth import DeclarativeOauth2Authenticator
+
+@dataclass
+class InHeader(DeclarativeOauth2Authenticator):
+    def get_refresh_request_headers(self):
+        return {"Authorization": "Basic abc"}
+"""
+    api = MockApi()
+    token = api.post("/token").returns(json={"access_token": "secret-1", "expires_in": 3600})
+    api.get("/items").returns(json={"data": [{"id": 1}]})
+    signs = {
+        "type": "CustomAuthenticator",
+        "class_name": "source_x.components.InHeader",
+        "client_id": "me",
+        "client_secret": "hush",
+        "token_refresh_endpoint": "https://api.example.com/token",
+        "grant_type": "client_credentials",
+    }
+
+    run = read(source(tmp_path, code, manifest(requester={"authenticator": signs}), api))
+
+    assert run.error is None
+    assert token.requests[0].headers["Authorization"] == "Basic abc"
+    assert parse_qs((token.requests[0].body or b"").decode()) == {"grant_type": ["client_credentials"]}
+
+
 def test_an_authenticator_evaluates_its_settings_itself(tmp_path: Path) -> None:
     code = """
 from airbyte_cdk.sources.declarative.auth import DeclarativeOauth2Authenticator

@@ -122,6 +122,10 @@ def _importable(folder: Path) -> Iterator[None]:
         sys.path.remove(str(folder))
 
 
+BROUGHT_ALONG = frozenset(("backoff", "cachetools", "dateparser", "isodate", "pytz", "unidecode"))
+"""The packages of the extra `airbyte`."""
+
+
 @contextmanager
 def _explained(where: str) -> Iterator[None]:
     try:
@@ -129,12 +133,13 @@ def _explained(where: str) -> Iterator[None]:
     except ManifestError:
         raise
     except ImportError as error:
-        is_kit = (error.name or "").partition(".")[0] == "airbyte_cdk" or "airbyte_cdk" in str(error)
-        do = (
-            f"the names that can be imported are listed in {DOCUMENTED}"
-            if is_kit
-            else "install the package it belongs to"
-        )
+        package = (error.name or "").partition(".")[0]
+        if package == "airbyte_cdk" or "airbyte_cdk" in str(error):
+            do = f"the names that can be imported are listed in {DOCUMENTED}"
+        elif package in BROUGHT_ALONG:
+            do = "install what Airbyte's images bring along with `pip install 'spark-cdk[airbyte]'`"
+        else:
+            do = "install the package it belongs to"
         raise ManifestError(f"{where}: its code cannot be imported: {error}; {do}") from error
     except Exception as error:
         words = f"{type(error).__name__}: {error}{connector_line(error)}"

@@ -1,6 +1,7 @@
 import hashlib
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
 from cdk.compat.airbyte_code import AirbyteCode
+from cdk.compat.loading.custom_module import BROUGHT_ALONG
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
@@ -154,6 +156,7 @@ def test_code_in_the_config_without_its_checksum_does_not_run(tmp_path: Path, su
         ("from airbyte_cdk.sources.file_based import FileBasedSource", "components.One", "custom-components.md"),
         ("from airbyte_cdk.models import Levels", "components.One", "'Levels'"),
         ("import package_nobody_has", "components.One", "install the package"),
+        ("raise ModuleNotFoundError(name='isodate')", "components.One", "pip install 'spark-cdk[airbyte]'"),
         ("1 / 0", "components.One", "ZeroDivisionError"),
         (CODE, "components.Ones", "did you mean 'One'"),
         (CODE, "One", "a module and a class"),
@@ -164,6 +167,14 @@ def test_code_that_cannot_be_had_is_explained(tmp_path: Path, code: str, class_n
 
     assert isinstance(run.error, ManifestError)
     assert said in str(run.error)
+
+
+def test_what_airbytes_images_bring_along_is_an_extra_of_the_kit() -> None:
+    extras = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+
+    assert {requirement.partition(">")[0] for requirement in extras["airbyte"]} == BROUGHT_ALONG
 
 
 def test_an_airbyte_cdk_that_was_imported_before_is_left_alone(tmp_path: Path) -> None:

@@ -341,12 +341,11 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         """Do nothing: responses of token endpoints are not logged."""
 
     def build_refresh_request_body(self) -> JsonObject:
-        """The form body of the token request."""
-        body: JsonObject = {
-            self.get_grant_type_name(): self.get_grant_type(),
-            self.get_client_id_name(): self.get_client_id(),
-            self.get_client_secret_name(): self.get_client_secret(),
-        }
+        """The form body of the token request; without the client's credentials if a header has them."""
+        body: JsonObject = {self.get_grant_type_name(): self.get_grant_type()}
+        if "Authorization" not in self.get_refresh_request_headers():
+            body[self.get_client_id_name()] = self.get_client_id()
+            body[self.get_client_secret_name()] = self.get_client_secret()
         if self.get_refresh_token():
             body[self.get_refresh_token_name()] = self.get_refresh_token()
         if self.get_scopes():
