@@ -20,7 +20,7 @@ from msgspec import Struct
 from cdk.lake.arrow.columns import ADDITIONAL, DELETED_AT, META, RAW_ID, TIMESTAMP_NTZ, TIMESTAMP_UTC
 from cdk.lake.arrow.conversions import to_timestamps
 from cdk.lake.arrow.json_text import from_json_text
-from cdk.lake.parquet.keyless_rows import ReadRows, original_of, separated_keys, texts_of
+from cdk.lake.parquet.keyless_rows import ReadColumns, have_changes, original_of, separated_keys, texts_of
 from cdk.streams.order import Order, Rank, bytes_of
 
 # Columns of the in-memory tables that this module and merges compare; no stored table has them.
@@ -67,7 +67,7 @@ class Identity(Struct, frozen=True):
         names = dict.fromkeys([*self.keys, *cursor, *deleted, RAW_ID])
         return [name for name in names if name in schema.names]
 
-    def named(self, column: str) -> frozenset[str]:
+    def names_in_meta(self, column: str) -> frozenset[str]:
         """Return the names that a column of the key may have in the changes of `_airbyte_meta`."""
         return frozenset(
             {column, *(field for key, field in zip(self.keys, self.fields, strict=False) if key == column)}
@@ -78,46 +78,45 @@ NOT_DELETED = ("", "false", "null", "none", "no", "0", "0.0")
 """Values of the deletion mark, in lower case, that mean not deleted: an undeclared column holds strings."""
 
 
-def keyed(part: pa.Table, identity: Identity, rest: ReadRows) -> pa.Table:
+def keyed(rows: pa.Table, identity: Identity, read_columns: ReadColumns) -> pa.Table:
     """Return the rows of a file as merging compares them, in file order.
 
-    part: the columns of `identity`. rest: returns other columns. Columns of the result: `_k0`, ... the key, all null if
-    the row is keyless; `_keyless_id`, what identifies such a row; `_cursor`, the rank of the cursor value; `_row`,
-    `_deleted`, `_airbyte_raw_id`.
+    rows: the columns of `identity`. read_columns: returns other columns of rows. Columns of the result: `_k0`, ... the
+    key, all null if the row is keyless; `_keyless_id`, what identifies such a row; `_cursor`, the rank of the cursor
+    value; `_row`, the index of the row in the file; `_deleted`, whether it is marked as deleted; `_airbyte_raw_id`.
     """
     names = [f"_k{i}" for i in range(len(identity.keys))]
-    nulls = reduce(pc.or_, [pc.is_null(part[name]) for name in identity.keys])
+    nulls = reduce(pc.or_, [pc.is_null(rows[name]) for name in identity.keys])
     keys, keyless_ids = separated_keys(
-        [_comparable(part[name]) for name in identity.keys],
+        [_comparable(rows[name]) for name in identity.keys],
         nulls.combine_chunks(),
-        [identity.named(name) for name in identity.keys],
-        rest,
+        [identity.names_in_meta(name) for name in identity.keys],
+        read_columns,
     )
     columns = dict(zip(names, keys, strict=True))
     # A row without a key and without an id comes from another writer, never from a read; only its place in the file
     # could tell it from a row of the same content.
-    columns[KEYLESS_ID] = pc.if_else(pc.is_null(part[RAW_ID]), pc.binary_slice(keyless_ids, 0, 1), keyless_ids)
-    columns[CURSOR] = _ranks(part, identity.cursor, rest)
-    columns[ROW] = pa.array(range(part.num_rows), pa.int64())
-    deletable = identity.removes_deleted and DELETED_AT in part.column_names
-    columns[DELETED] = _deleted(part[DELETED_AT], rest) if deletable else pa.repeat(False, part.num_rows)
-    columns[RAW_ID] = part[RAW_ID]
+    columns[KEYLESS_ID] = pc.if_else(pc.is_null(rows[RAW_ID]), pc.binary_slice(keyless_ids, 0, 1), keyless_ids)
+    columns[CURSOR] = _ranks(rows, identity.cursor, read_columns)
+    columns[ROW] = pa.array(range(rows.num_rows), pa.int64())
+    deletable = identity.removes_deleted and DELETED_AT in rows.column_names
+    columns[DELETED] = _deleted(rows[DELETED_AT], read_columns) if deletable else pa.repeat(False, rows.num_rows)
+    columns[RAW_ID] = rows[RAW_ID]
     return pa.table(columns).combine_chunks()
 
 
-def _deleted(marks: pa.ChunkedArray, rest: ReadRows) -> pa.ChunkedArray:
+def _deleted(marks: pa.ChunkedArray, read_columns: ReadColumns) -> pa.ChunkedArray:
     """Return which rows are marked as deleted, including by a mark that did not fit its column."""
     deleted = deletion_mask(marks)
     if pa.types.is_string(marks.type) or not pc.any(pc.is_null(marks)).as_py():
         return deleted
-    notes = rest([META], pa.repeat(True, len(marks)))[META]
-    changes = pc.struct_field(notes, "changes")
-    noting = pc.and_(pc.is_null(marks), pc.fill_null(pc.greater(pc.list_value_length(changes), 0), False))
-    if not pc.any(noting).as_py():
+    metas = read_columns([META], pa.repeat(True, len(marks)))[META]
+    changed = pc.and_(pc.is_null(marks), have_changes(metas))
+    if not pc.any(changed).as_py():
         return deleted
-    texts = [original_of(note, {DELETED_AT}) for note in notes.filter(noting).to_pylist()]
+    texts = [original_of(meta, {DELETED_AT}) for meta in metas.filter(changed).to_pylist()]
     originals = deletion_mask(pa.chunked_array([pa.array(texts, pa.string())]))
-    return pc.replace_with_mask(deleted.combine_chunks(), noting.combine_chunks(), originals.combine_chunks())
+    return pc.replace_with_mask(deleted.combine_chunks(), changed.combine_chunks(), originals.combine_chunks())
 
 
 def deletion_mask(marks: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -145,9 +144,9 @@ def latest_rows(parts: Iterable[pa.Table], keys: int) -> pa.Table:
     ]
     rows = pa.concat_tables(_with_common_ranks(numbered))
     names = [f"_k{i}" for i in range(keys)]
-    # Nulls sort last in either order: a row without a cursor value is older than a row with one.
     if rows[KEYLESS_ID].null_count < rows.num_rows:
         names.append(KEYLESS_ID)
+    # Nulls sort last in either order: a row without a cursor value is older than a row with one.
     order = [*((name, "ascending") for name in names), *((name, "descending") for name in (CURSOR, RAW_ID))]
     rows = rows.take(pc.sort_indices(rows, sort_keys=order)).combine_chunks()
     latest = rows.filter(_first_of_each(rows, names)).drop_columns([RAW_ID])
@@ -165,7 +164,10 @@ def superseded(existing: pa.Table, winners: pa.Table, keys: int) -> tuple[pa.Arr
 
 
 def pairs(existing: pa.Table, winners: pa.Table, keys: int) -> pa.Table:
-    """Return each existing row with a winner's key, by `_row`, the winner's `_number`, and `_stale`: it is older."""
+    """Return the existing rows that have a winner's key: each one's `_row`, and the winner's `_number` and `_stale`.
+
+    `_stale`: whether the winner is older than the existing row. The arguments are those of `superseded`.
+    """
     existing, winners = _with_common_ranks([existing, winners])
     joins = [_joined(existing, winners, [f"_k{i}" for i in range(keys)])]
     if winners[KEYLESS_ID].null_count < winners.num_rows and existing[KEYLESS_ID].null_count < existing.num_rows:
@@ -194,23 +196,23 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), pc.add(column, pa.scalar(0.0, column.type)))
 
 
-def _ranks(part: pa.Table, cursor: CursorColumn | None, rest: ReadRows) -> pa.Array:
+def _ranks(rows: pa.Table, cursor: CursorColumn | None, read_columns: ReadColumns) -> pa.Array:
     """Return the rank of each row's cursor value: 64-bit integers, or bytes if these do not suffice; null for none."""
-    size = part.num_rows
+    size = rows.num_rows
     if cursor is None:
         return pa.nulls(size, pa.int64())
     column_ranks = pa.nulls(size, pa.int64())
-    if cursor.column in part.column_names:
-        column_ranks = _column_ranks(part[cursor.column].combine_chunks(), cursor)
+    if cursor.column in rows.column_names:
+        column_ranks = _column_ranks(rows[cursor.column].combine_chunks(), cursor)
     if column_ranks.null_count == 0:
         return column_ranks
     # The value is not in its column: the table does not have the column yet, or the value did not fit.
     missing = pc.is_null(column_ranks)
-    fallback = rest([META, ADDITIONAL], missing)
+    fallback = read_columns([META, ADDITIONAL], missing)
     names = {cursor.field, cursor.column}
     values = [
-        original_of(note, names) or _additional(text, cursor.field)
-        for note, text in zip(fallback[META].to_pylist(), fallback[ADDITIONAL].to_pylist(), strict=True)
+        original_of(meta, names) or _additional(text, cursor.field)
+        for meta, text in zip(fallback[META].to_pylist(), fallback[ADDITIONAL].to_pylist(), strict=True)
     ]
     ranks = [None if value is None else cursor.order.rank(value) for value in values]
     if not any(rank is not None for rank in ranks):

@@ -23,7 +23,7 @@ from cdk.lake.arrow.conversions import NOT_A_NUMBER, CoercionError, conversion
 from cdk.lake.arrow.json_text import from_json_text, shown, valid
 from cdk.lake.arrow.type_promotion import writable
 
-ReadRows: TypeAlias = Callable[[Sequence[str] | None, pa.Array], pa.Table]
+ReadColumns: TypeAlias = Callable[[Sequence[str] | None, pa.Array], pa.Table]
 """Returns columns (None: all columns of the table) of the rows of a file for which a mask is true."""
 
 Change: TypeAlias = Mapping[str, str | None]
@@ -43,7 +43,7 @@ but the values differ from the source's."""
 
 
 def separated_keys(
-    keys: Sequence[pa.ChunkedArray], nulls: pa.Array, names: Sequence[frozenset[str]], rest: ReadRows
+    keys: Sequence[pa.ChunkedArray], nulls: pa.Array, names: Sequence[frozenset[str]], read_columns: ReadColumns
 ) -> tuple[Sequence[pa.ChunkedArray], pa.Array]:
     """Return the columns of the key, null where the row is keyless, and what identifies the keyless rows.
 
@@ -51,18 +51,18 @@ def separated_keys(
     column.
     """
     size = len(keys[0])
-    doubtful = _doubtful(keys, rest)
+    doubtful = _doubtful(keys, read_columns)
     if not pc.any(doubtful).as_py():
         return keys, pa.nulls(size, pa.binary())
     rows = pc.indices_nonzero(doubtful).to_pylist()
-    notes = rest([META], doubtful)[META].to_pylist()
+    metas = read_columns([META], doubtful)[META].to_pylist()
     texts = [texts_of(column.filter(doubtful).combine_chunks()).to_pylist() for column in keys]
     ids: list[bytes | None] = [None] * size
     repaired: list[dict[int, object]] = [{} for _ in keys]
     unknown: list[int] = []
-    for row, note, *values in zip(rows, notes, *texts, strict=True):
+    for row, meta, *values in zip(rows, metas, *texts, strict=True):
         named = zip(values, names, keys, strict=True)
-        parts = [_part(text, note, its_names, column.type) for text, its_names, column in named]
+        parts = [_part(text, meta, its_names, column.type) for text, its_names, column in named]
         if None in parts:
             unknown.append(row)
         elif any(part.raw for part in parts if part is not None):
@@ -73,7 +73,7 @@ def separated_keys(
                     repaired[i][row] = part.value
     if unknown:
         mask = pc.is_in(pa.array(range(size), pa.int64()), value_set=pa.array(unknown, pa.int64()))
-        for row, digest in zip(unknown, _digests(rest(None, mask)), strict=True):
+        for row, digest in zip(unknown, _digests(read_columns(None, mask)), strict=True):
             ids[row] = digest
     starts = pc.if_else(nulls, pa.scalar(NULL), pa.scalar(HIDDEN))
     keyless_ids = pc.binary_join_element_wise(starts, pa.array(ids, pa.binary()), pa.scalar(b""))
@@ -98,9 +98,9 @@ class _Part(Struct, frozen=True):
     value: object = None
 
 
-def _part(text: str | None, note: RowMeta, names: frozenset[str], kind: pa.DataType) -> _Part | None:
-    """Return a part of a doubtful key; None: unknown. text: the column's value. note: the row's `_airbyte_meta`."""
-    changed = _change(note, names)
+def _part(text: str | None, meta: RowMeta, names: frozenset[str], kind: pa.DataType) -> _Part | None:
+    """Return a part of a doubtful key; None: unknown. text: the column's value. meta: the row's `_airbyte_meta`."""
+    changed = _change(meta, names)
     original = None if changed is None else changed["original"]
     if changed is None or original is None:
         return None if text is None else _Part(text, raw=False)
@@ -122,20 +122,25 @@ def _held(changed: Change, original: str, kind: pa.DataType) -> object:
         return None
 
 
-def original_of(note: RowMeta, names: Collection[str]) -> str | None:
+def have_changes(metas: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return which of the rows have changes in `_airbyte_meta`."""
+    return pc.fill_null(pc.greater(pc.list_value_length(pc.struct_field(metas, "changes")), 0), False)
+
+
+def original_of(meta: RowMeta, names: Collection[str]) -> str | None:
     """Return the original of a value that did not fit its column, from `_airbyte_meta`; None: there is none."""
-    changed = _change(note, names)
+    changed = _change(meta, names)
     return None if changed is None else changed["original"]
 
 
-def _change(note: RowMeta, names: Collection[str]) -> Change | None:
-    for entry in (note or {}).get("changes") or ():
+def _change(meta: RowMeta, names: Collection[str]) -> Change | None:
+    for entry in (meta or {}).get("changes") or ():
         if entry is not None and entry["field"] in names and entry["change"] != "LEFT_OUT":
             return entry
     return None
 
 
-def _doubtful(keys: Sequence[pa.ChunkedArray], rest: ReadRows) -> pa.Array:
+def _doubtful(keys: Sequence[pa.ChunkedArray], read_columns: ReadColumns) -> pa.Array:
     """Whether a value of a row's key may differ from what the source sent."""
     doubtful = pa.chunked_array([pa.repeat(False, len(keys[0]))])
     for column in keys:
@@ -145,8 +150,7 @@ def _doubtful(keys: Sequence[pa.ChunkedArray], rest: ReadRows) -> pa.Array:
             doubtful = pc.or_(doubtful, pc.fill_null(pc.match_substring(column, "\\"), False))
     if any(pa.types.is_timestamp(column.type) for column in keys):
         # A timestamp that was finer than microseconds looks like any other.
-        changes = pc.struct_field(rest([META], pa.repeat(True, len(doubtful)))[META], "changes")
-        doubtful = pc.or_(doubtful, pc.fill_null(pc.greater(pc.list_value_length(changes), 0), False))
+        doubtful = pc.or_(doubtful, have_changes(read_columns([META], pa.repeat(True, len(doubtful)))[META]))
     return doubtful.combine_chunks()
 
 
@@ -159,7 +163,7 @@ def _digests(rows: pa.Table) -> list[bytes]:
     columns = [column for column in rows.schema if column.name not in _NO_CONTENT]
     kinds = {field_of(column): column.type for column in columns}
     contents = [_contents(rows[column.name].combine_chunks()) for column in columns]
-    notes = [
+    others = [
         [None] * len(rows) if name not in rows.column_names else rows[name].to_pylist() for name in (ADDITIONAL, META)
     ]
     return [
@@ -167,10 +171,10 @@ def _digests(rows: pa.Table) -> list[bytes]:
             {
                 **{field: text for field, text in zip(kinds, row, strict=True) if text is not None},
                 **_without_column(additional, kinds),
-                **_originals((note or {}).get("changes") or ()),
+                **_originals((meta or {}).get("changes") or ()),
             }
         )
-        for additional, note, *row in zip(*notes, *contents, strict=True)
+        for additional, meta, *row in zip(*others, *contents, strict=True)
     ]
 
 

@@ -125,7 +125,7 @@ class TableMerge(Struct, frozen=True):
     def keyed_rows(self, read: Callable[[Sequence[str]], Iterable[pa.RecordBatch]]) -> pa.Table:
         """Return rows as `cdk.lake.parquet.dedup` compares them. read: yields rows with the columns that exist."""
 
-        def rows(names: Sequence[str] | None, mask: pa.Array | None) -> pa.Table:
+        def read_columns(names: Sequence[str] | None, mask: pa.Array | None) -> pa.Table:
             names = schema.names if names is None else names
             columns = pa.schema([fields[name] for name in names])
             batches, start = [], 0
@@ -137,7 +137,7 @@ class TableMerge(Struct, frozen=True):
 
         schema = self.table.schema
         fields = {field.name: field for field in (*map(pa.field, OWN_COLUMNS, OWN_COLUMNS.values()), *schema)}
-        return keyed(rows(self.identity.columns(schema), None), self.identity, rows)
+        return keyed(read_columns(self.identity.columns(schema), None), self.identity, read_columns)
 
     def _for_task(self) -> "TableMerge":
         """Return this merge for use in a task, which starts no tasks of its own."""
