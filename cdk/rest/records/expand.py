@@ -35,7 +35,9 @@ class Expander:
     record and a path in the new one); or the whole record as `original_record` (remain_original), whose nested values
     the new records share.
 
-    emit_parent: whether a record with a missing or empty list is emitted unchanged instead of being dropped.
+    where: the path; empty to leave records as they are. emit_parent: whether a record with a missing or empty list is
+    emitted unchanged instead of being dropped. Calling it raises DecodeError, when a path of parent_fields leads
+    through a value that is not an object, and what `truncation.fetch` raises.
     """
 
     where: tuple[str, ...]
@@ -65,44 +67,33 @@ class Expander:
         yield page
 
     def _expanded(self, parent: dict[str, FieldValue]) -> Iterator[dict[str, FieldValue]]:
-        add_parent_fields = self._parent_fields_adder(parent)
+        rest = _without(parent, self.where) if self.merge_parent else {}
+        fields = [(target, path(*source)(parent)) for source, target in self.parent_fields]
+        gets_fields = bool(rest or fields or self.remain_original)
         empty = True
         for element in self._elements(parent):
             empty = False
             record = element if type(element) is dict else {"value": element}
-            yield record if add_parent_fields is None else add_parent_fields(record)
+            if gets_fields:
+                record = {**copied(rest), **record}
+                for target, value in fields:
+                    _set_at(record, target, copied(value))
+                if self.remain_original:
+                    record[_ORIGINAL] = dict(parent)
+            yield record
         if empty and self.emit_parent:
             yield parent
 
     def _elements(self, parent: dict[str, FieldValue]) -> Iterable[FieldValue]:
-        cut = self.truncation
-        if cut is not None and path(*cut.where)(parent):
-            if cut.fetch is not None:
-                return cut.fetch(parent)
+        truncation = self.truncation
+        if truncation is not None and path(*truncation.where)(parent):
+            if truncation.fetch is not None:
+                return truncation.fetch(parent)
             self._warn(f"{' > '.join(self.where)}: this list is truncated; only the records in it are read")
         return (element for elements in self._matches(parent) if type(elements) is list for element in elements)
 
-    def _parent_fields_adder(
-        self, parent: dict[str, FieldValue]
-    ) -> Callable[[dict[str, FieldValue]], dict[str, FieldValue]] | None:
-        """Return the function that adds fields of the parent to a record; None if it gets none."""
-        if not (self.merge_parent or self.parent_fields or self.remain_original):
-            return None
-        rest = without(parent, self.where) if self.merge_parent else None
-        fields = [(path(*source)(parent), target) for source, target in self.parent_fields]
 
-        def add_parent_fields(record: dict[str, FieldValue]) -> dict[str, FieldValue]:
-            record = dict(record) if rest is None else {**copied(rest), **record}
-            for value, target in fields:
-                _set_at(record, target, copied(value))
-            if self.remain_original:
-                record[_ORIGINAL] = dict(parent)
-            return record
-
-        return add_parent_fields
-
-
-def without(value: FieldValue, where: tuple[str, ...]) -> FieldValue:
+def _without(value: FieldValue, where: tuple[str, ...]) -> FieldValue:
     """Return a copy of `value` without the lists at a path."""
     name, *rest = where
     if type(value) is dict:
@@ -118,7 +109,7 @@ def without(value: FieldValue, where: tuple[str, ...]) -> FieldValue:
 def _remaining_value(value: FieldValue, rest: Sequence[str]) -> FieldValue:
     """Return what remains of a value on the path when the lists at `rest`, the remaining path, are removed."""
     if rest:
-        return without(value, tuple(rest))
+        return _without(value, tuple(rest))
     return _NOTHING if type(value) is list else value
 
 
