@@ -83,7 +83,7 @@ class CustomRequesterAdapter:
             # The requester calls its own methods for the parts when it sends.
             return _OwnDraft(method, url, self._where, arguments)
         draft = RequestBuilder(method, url, self._where)
-        with custom.at_work("get_request_params"):
+        with custom.calling("get_request_params"):
             fill(draft, custom.instance, arguments)
         return draft
 

@@ -28,7 +28,7 @@ class CustomDecoderAdapter:
         return values[0] if len(values) == 1 else values
 
     def items(self, response: Response) -> Iterator[JsonValue]:
-        with self._custom.at_work("decode"):
+        with self._custom.calling("decode"):
             return iter(_own(self._custom.call("decode", ResponseFacade(response))))
 
 
@@ -39,7 +39,7 @@ class CustomExtractorAdapter(Extractor):
         self._custom = custom
 
     def pages(self, response: Response) -> Iterator[list[JsonObject]]:
-        with self._custom.at_work("extract_records"):
+        with self._custom.calling("extract_records"):
             records = _own(self._custom.call("extract_records", ResponseFacade(response)))
         yield records
 
@@ -63,7 +63,7 @@ def transforming(custom: CustomObject, config: Mapping[str, JsonValue]) -> Trans
         arguments = {"config": config, "stream_state": {}, "stream_slice": slice_in(names)}
         if not takes_any:
             arguments = {name: value for name, value in arguments.items() if name in parameters}
-        with custom.at_work("transform"):
+        with custom.calling("transform"):
             call = custom.get("transform")
             for record in records:
                 call(record, **arguments)
@@ -76,7 +76,7 @@ def filtering(custom: CustomObject) -> Select:
 
     def select(records: list[JsonObject], names: Names) -> list[JsonObject]:
         token = names.get("next_page_token")
-        with custom.at_work("filter_records"):
+        with custom.calling("filter_records"):
             selected = custom.call(
                 "filter_records", records, stream_state={}, stream_slice=slice_in(names), next_page_token=token
             )
@@ -124,7 +124,7 @@ def validating(custom: CustomObject) -> Callable[[JsonValue], None]:
     """Adapt a custom validation. Its ValueErrors and ConfigErrors pass through to the caller."""
 
     def validate(value: JsonValue) -> None:
-        with custom.at_work("validate"):
+        with custom.calling("validate"):
             try:
                 custom.get("validate")(value)
             except (ValueError, ConfigError) as error:

@@ -172,7 +172,7 @@ def _incremental(component: CustomComponent, ctx: BuildContext) -> Incremental:
     custom = instance(component, ctx)
 
     def apply(draft: RequestBuilder, slice: Slice) -> None:
-        with custom.at_work("get_request_params"):
+        with custom.calling("get_request_params"):
             fill(draft, custom.instance, slice_arguments(slice, native.fields))
 
     return replace(native, apply=apply)

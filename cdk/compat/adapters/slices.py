@@ -49,10 +49,10 @@ class CustomRouterAdapter(Router):
         yield from progress.values()
 
     def _slices(self) -> Iterator[Mapping[str, JsonValue]]:
-        with self._custom.at_work("stream_slices"):
+        with self._custom.calling("stream_slices"):
             slices = iter(self._custom.call("stream_slices"))
         while True:
-            with self._custom.at_work("stream_slices"):
+            with self._custom.calling("stream_slices"):
                 item = next(slices, None)
             if item is None:
                 return
@@ -60,7 +60,7 @@ class CustomRouterAdapter(Router):
 
     def apply(self, draft: RequestBuilder, slice: Slice) -> None:
         if hasattr(self._custom.instance, "get_request_params"):
-            with self._custom.at_work("get_request_params"):
+            with self._custom.calling("get_request_params"):
                 fill(draft, self._custom.instance, slice_arguments(slice, self._fields))
 
 
@@ -76,11 +76,11 @@ class CustomRetrieverAdapter:
 
     def read(self, slice: Slice) -> Iterator[Item]:
         schema = self._parts.schema()
-        with self._custom.at_work("read_records"):
+        with self._custom.calling("read_records"):
             records = iter(self._custom.call("read_records", schema, slice_facade(slice, self._fields)))
         while True:
             try:
-                with self._custom.at_work("read_records"):
+                with self._custom.calling("read_records"):
                     record = next(records, None)
             except Exception:
                 # An empty page hands the records read so far to the reader, as other retrievers do before an error.

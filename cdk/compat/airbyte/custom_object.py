@@ -1,4 +1,4 @@
-"""CustomObject: calls an object of custom code with the runtime of its source, and names it in errors."""
+"""CustomObject: calls the methods of a custom component with the runtime of its source, and names it in errors."""
 
 import inspect
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ def running(runtime: Runtime) -> AbstractContextManager[Runtime]:
 
 
 class CustomObject:
-    """Calls the methods of an object of custom code."""
+    """Calls the methods of a custom component. name: of its class, for errors."""
 
     def __init__(self, instance: object, runtime: Runtime) -> None:
         self.instance: Any = instance
@@ -42,8 +42,8 @@ class CustomObject:
         self.name = type(instance).__name__
 
     @contextmanager
-    def at_work(self, method: str) -> Iterator[None]:
-        """Run custom code inside the block.
+    def calling(self, method: str) -> Iterator[None]:
+        """Let the block call a method of the object, which may use `runtime()`.
 
         Raises CustomCodeError: the code raised an exception that is not a CdkError. CdkErrors, which it raises on
         purpose, pass through.
@@ -54,18 +54,17 @@ class CustomObject:
         except CdkError:
             raise
         except Exception as error:
-            kind = type(error).__name__
-            where = f"{kind}: {error}{connector_line(error)}"
-            raise CustomCodeError(f"the custom component {self.name}.{method} raised {where}") from error
+            raised = f"{type(error).__name__}: {error}{connector_line(error)}"
+            raise CustomCodeError(f"the custom component {self.name}.{method} raised {raised}") from error
 
     def call(self, method: str, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 - only its class knows
-        """Call a method and return its result. Raises as `at_work` does."""
-        with self.at_work(method):
+        """Call a method and return its result. Raises as `calling` does."""
+        with self.calling(method):
             return getattr(self.instance, method)(*args, **kwargs)
 
     def get(self, attribute: str, default: object = None) -> Any:  # noqa: ANN401 - as above
         """The value of an attribute; `default` if the object does not have it."""
-        with self.at_work(attribute):
+        with self.calling(attribute):
             return getattr(self.instance, attribute, default)
 
     def parameters(self, method: str) -> Mapping[str, inspect.Parameter]:

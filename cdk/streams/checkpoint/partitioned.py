@@ -257,7 +257,7 @@ class PartitionCheckpointReader(CheckpointReader):
         """The position and the reader of a new partition, when the state has one position for all of them."""
         position = without_tokens(shared)
         reader, first = self._inner(partition, position), len(self._opened_keys) == 1
-        pages = reader.counts_pages and position != Start()
+        pages = reader.resumes_at_page and position != Start()
         if pages or position != shared:
             fields = ", ".join(map(repr, partition.fields))
             known = f"the state has pages of a read without partitions, but the source's partitions now have {fields}"

@@ -18,7 +18,7 @@ from cdk.streams.checkpoint.parent_state import ParentState
 class CheckpointReader(ABC):
     """Plans the slices of a stream and owns its state. Not thread-safe.
 
-    mismatch: a message why part of the stream starts over although the state covers it; empty until that happens.
+    mismatch: why a part of the stream starts over although the state covers it; empty unless that happens.
     """
 
     mismatch: str = ""
@@ -39,15 +39,15 @@ class CheckpointReader(ABC):
         """The state; None if it has not changed since the last call, so no state is emitted twice."""
 
     def compare_fields(self) -> None:  # noqa: B027 - most have no partitions
-        """Before the first slice, set `mismatch` if the partitions in the state have other fields than today's."""
+        """Set `mismatch` if the partitions in the state have other fields than the source's. Call it before `next`."""
 
     def skip_finished(self) -> None:  # noqa: B027 - most have no partitions
-        """Skip the partitions that an interrupted read had completed. Call it before the first slice.
+        """Skip the partitions that an interrupted read had completed. Call it before `next`.
 
         For a full refresh, which needs each partition once; other reads visit these last, for new records.
         """
 
-    def end_with_plan(self) -> None:  # noqa: B027 - most have no plan but that of today
+    def end_with_plan(self) -> None:  # noqa: B027 - most have no earlier plan
         """Complete the plan of an interrupted read, and leave newer records to another read."""
 
     @property
@@ -77,10 +77,10 @@ class PartitionReader(CheckpointReader):
 
     ends_early: its plan is the rest of an earlier one; newer records need another reader.
     was_finished: according to its state, an earlier read completed the partition.
-    counts_pages: its position is a page of this partition, and means nothing for another one.
+    resumes_at_page: its position is a page token, which means nothing for another partition.
     """
 
-    ends_early = was_finished = counts_pages = False
+    ends_early = was_finished = resumes_at_page = False
 
     def __init__(self, partition: Partition, position: Position) -> None:
         self.partition = partition
@@ -99,7 +99,7 @@ class PartitionReader(CheckpointReader):
 
 
 class PassingReader(CheckpointReader):
-    """A reader that delegates everything to another one; a base class for wrappers."""
+    """Base class of readers that wrap another one: delegates everything to it."""
 
     def __init__(self, inner: CheckpointReader) -> None:
         self._inner = inner
@@ -155,7 +155,7 @@ class PageCheckpointReader(PartitionReader):
             self.mismatch = f"the state{of_partition} has windows of a cursor, but the stream has no cursor"
             position = Start()
         self._position = position
-        self._keeps_cursor, self.counts_pages = keeps_cursor, not keeps_cursor
+        self._keeps_cursor, self.resumes_at_page = keeps_cursor, not keeps_cursor
         self._planned = self._finished = position.done and not keeps_cursor
 
     @property

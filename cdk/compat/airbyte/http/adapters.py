@@ -83,7 +83,7 @@ class CustomAuthenticatorAdapter:
         """Sign a request that is never sent, because only the custom object knows which tokens it uses."""
         with recording_used_owners() as used:
             try:
-                with self._lock, self._custom.at_work("get_auth_header"):
+                with self._lock, self._custom.calling("get_auth_header"):
                     self._signed(Request("GET", "https://localhost/"))
             except CdkError:
                 if used:
@@ -92,7 +92,7 @@ class CustomAuthenticatorAdapter:
 
     def _sign(self, request: Request) -> tuple[Request, Mapping[TokenOwner, str]]:
         """Return the request with credentials, and the tokens in them by their owner."""
-        with recording_used_owners() as used, self._lock, self._custom.at_work("get_auth_header"):
+        with recording_used_owners() as used, self._lock, self._custom.calling("get_auth_header"):
             return self._signed(request), used
 
     def _signed(self, request: Request) -> Request:

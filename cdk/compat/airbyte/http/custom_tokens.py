@@ -90,7 +90,7 @@ class CustomTokens(TokenOwner):
         yield from ()  # the object sends its requests itself
         self._asking = threading.get_ident()
         try:
-            with self._custom.at_work(_METHOD):
+            with self._custom.calling(_METHOD):
                 if self._known is not None:
                     self._known.lend(None)
                     if state.refresh_token is not None:
