@@ -18,7 +18,7 @@ from uuid import uuid4
 from msgspec import Struct
 
 from cdk.base.errors import CdkError, ConfigError, ReadError, TransientError
-from cdk.base.process.connector_line import connector_line, names_line
+from cdk.base.process.connector_line import error_with_line, names_line
 from cdk.base.run import one_run
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue
@@ -173,8 +173,7 @@ def _source_findings(exchanges: Sequence[Exchange], error: Exception | None) -> 
         case CdkError():
             yield Finding("source", "failed", str(error), _CODE)
         case _:
-            text = f"{type(error).__name__}: {error}{connector_line(error)}"
-            yield Finding("source", "failed", text, _CODE)
+            yield Finding("source", "failed", error_with_line(error), _CODE)
 
 
 def _clock_finding(exchanges: Sequence[Exchange], now: datetime) -> Finding:

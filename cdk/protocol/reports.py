@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from cdk.base.errors import CdkError
-from cdk.base.process.connector_line import connector_line
+from cdk.base.process.connector_line import error_with_line
 from cdk.protocol.catalog import StreamDescriptor
 from cdk.protocol.lines import message_line
 from cdk.protocol.messages import AirbyteLogMessage, AirbyteMessage, Level, Type
@@ -48,7 +48,7 @@ def error_text(error: BaseException) -> str:
         case CdkError():
             return str(error)
         case _:
-            return f"{type(error).__name__}: {error}".removesuffix(": ") + connector_line(error)
+            return error_with_line(error)
 
 
 def status_line(

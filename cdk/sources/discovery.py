@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
-from cdk.base.process.connector_line import connector_line, names_line
+from cdk.base.process.connector_line import connector_line, error_with_line, names_line
 from cdk.base.wording import did_you_mean, nearest
 from cdk.streams.source import Source, connector_name
 from cdk.streams.stream import Stream
@@ -155,8 +155,7 @@ def _run_connector_code(load: Callable[[], T], where: str) -> T:
         line = "" if names_line(str(error)) else connector_line(error)
         raise ConfigError(f"{error}{line}", path=where) from error
     except Exception as error:
-        words = f"{type(error).__name__}: {error}{connector_line(error)}"
-        raise ConfigError(f"cannot be imported: {words}", path=where) from error
+        raise ConfigError(f"cannot be imported: {error_with_line(error)}", path=where) from error
 
 
 def _exists(module: str) -> bool:

@@ -22,6 +22,11 @@ def connector_line(error: BaseException) -> str:
     return _line(traceback.extract_tb(error.__traceback__))
 
 
+def error_with_line(error: BaseException) -> str:
+    """The class and message of an error, and the connector's line that it comes from, as `connector_line` has it."""
+    return f"{type(error).__name__}: {error}".removesuffix(": ") + connector_line(error)
+
+
 def calling_line(frame: FrameType) -> str:
     """The line of the connector from which `frame` was called; see `connector_line`."""
     inwards = traceback.StackSummary.extract(traceback.walk_stack(frame), lookup_lines=False)

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from cdk.base.errors import CdkError, FatalError
-from cdk.base.process.connector_line import connector_line
+from cdk.base.process.connector_line import error_with_line
 from cdk.base.run import setting
 from cdk.declarative.model.context import Runtime
 
@@ -54,8 +54,8 @@ class CustomObject:
         except CdkError:
             raise
         except Exception as error:
-            raised = f"{type(error).__name__}: {error}{connector_line(error)}"
-            raise CustomCodeError(f"the custom component {self.name}.{method} raised {raised}") from error
+            raised = f"the custom component {self.name}.{method} raised {error_with_line(error)}"
+            raise CustomCodeError(raised) from error
 
     def call(self, method: str, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 - only its class knows
         """Call a method and return its result. Raises as `calling` does."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from cdk.base.errors import ManifestError
-from cdk.base.process.connector_line import connector_line
+from cdk.base.process.connector_line import error_with_line
 from cdk.base.values import JsonValue
 from cdk.base.wording import did_you_mean
 from cdk.compat.airbyte.custom_object import running
@@ -142,5 +142,4 @@ def _explained(where: str) -> Iterator[None]:
             do = "install the package it belongs to"
         raise ManifestError(f"{where}: its code cannot be imported: {error}; {do}") from error
     except Exception as error:
-        words = f"{type(error).__name__}: {error}{connector_line(error)}"
-        raise ManifestError(f"{where}: its code fails on import: {words}") from error
+        raise ManifestError(f"{where}: its code fails on import: {error_with_line(error)}") from error

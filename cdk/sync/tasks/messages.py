@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cdk.base.errors import CdkError, FailureType, FatalError
 from cdk.base.process.concurrency import BEGINNING, Learned
-from cdk.base.process.connector_line import connector_line
+from cdk.base.process.connector_line import error_with_line
 from cdk.base.secret_masking import Secrets
 from cdk.lake.arrow.columns import ColumnType
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits
@@ -87,7 +87,7 @@ class Failure(Struct, frozen=True):
         if isinstance(error, CdkError):
             final = isinstance(error, FatalError)
             return cls(str(error), error.failure_type, f"{error.detail}\n{detail}".strip(), final, crash)
-        return cls(f"{type(error).__name__}: {error}{connector_line(error)}", "system_error", detail, crash=crash)
+        return cls(error_with_line(error), "system_error", detail, crash=crash)
 
 
 class SliceResult(Struct):
