@@ -8,7 +8,7 @@ from cdk.base.values import Json
 from cdk.sync.settings.pipeline_file import Pipeline
 
 _VARIABLE = {"type": "string", "pattern": r"\$\{", "title": "A variable of the environment"}
-_SECOND_NAMES = {"Pipeline": ("name", "pipeline_name"), "StreamOptions": ("remove_stale", "remove_stale_metadata")}
+_ALIASES = {"Pipeline": ("name", "pipeline_name"), "StreamOptions": ("remove_stale", "remove_stale_metadata")}
 
 
 def pipeline_schema() -> dict[str, Json]:
@@ -25,42 +25,46 @@ def pipeline_schema() -> dict[str, Json]:
 
 
 def _model(name: str, schema: dict[str, Json]) -> dict[str, Json]:
-    """Return the schema of a model, with a description for each field, and with the alias that some field has."""
-    text, words = described(schema.get("description", ""), schema.get("properties", {}))
+    """Return the schema of a model, with a description for each field, and with the aliases of fields."""
+    text, words = _split_docstring(schema.get("description", ""), schema.get("properties", {}))
     fields = {
-        field: {**_with_variables(_shown(part)), **({"description": words[field]} if field in words else {})}
+        field: {
+            **_with_variables(_without_odd_default(part)),
+            **({"description": words[field]} if field in words else {}),
+        }
         for field, part in schema.get("properties", {}).items()
     }
     schema = {**schema, "description": text, "properties": fields}
-    if name in _SECOND_NAMES:
-        first, second = _SECOND_NAMES[name]
-        fields[second] = fields[first]
-        if first in schema.get("required", ()):
-            schema["required"] = [field for field in schema["required"] if field != first]
-            schema["oneOf"] = [{"required": [first]}, {"required": [second]}]
+    if name in _ALIASES:
+        field, alias = _ALIASES[name]
+        fields[alias] = fields[field]
+        if field in schema.get("required", ()):
+            schema["required"] = [each for each in schema["required"] if each != field]
+            schema["oneOf"] = [{"required": [field]}, {"required": [alias]}]
     return schema
 
 
 def _with_variables(schema: Json) -> Json:
+    """Return a field's schema that also accepts a variable of the environment where it accepts no strings."""
     match schema:
         case {"type": "integer" | "number" | "boolean"} | {"enum": _}:
-            notes = {name: value for name, value in schema.items() if name in {"default", "title"}}
-            limits = {name: value for name, value in schema.items() if name not in notes}
-            return {"anyOf": [limits, _VARIABLE], **notes}
+            annotations = {name: value for name, value in schema.items() if name in {"default", "title"}}
+            constraints = {name: value for name, value in schema.items() if name not in annotations}
+            return {"anyOf": [constraints, _VARIABLE], **annotations}
         case {"anyOf": list(options), **rest}:
             return {**rest, "anyOf": [*map(_with_variables, options)]}
         case _:
             return schema
 
 
-def _shown(schema: dict[str, Json]) -> dict[str, Json]:
-    """Return a field's schema without defaults that no file would contain: null, and durations in ISO 8601."""
+def _without_odd_default(schema: dict[str, Json]) -> dict[str, Json]:
+    """Return a field's schema without a default that no file would contain: null, or a duration in ISO 8601."""
     default = schema.get("default")
     odd = default is None or (isinstance(default, str) and default.startswith("P"))
     return {name: value for name, value in schema.items() if not (name == "default" and odd)}
 
 
-def described(docstring: str, fields: Mapping[str, Json]) -> tuple[str, dict[str, str]]:
+def _split_docstring(docstring: str, fields: Mapping[str, Json]) -> tuple[str, dict[str, str]]:
     """Split a docstring into the text on the whole and that of each field: `name: words`, `one, other: words`."""
     if not fields:
         return docstring, {}

@@ -1,4 +1,4 @@
-"""What authors set on streams that read an HTTP API, and on resources, has to be."""
+"""What the attributes of streams that read an HTTP API, and of resources, have to be."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ AUTHENTICATOR = Expected(
     "an authenticator such as `Bearer(token)`, or None",
     kind_shown,
 )
-SHARED: Mapping[str, Expected] = {
+RESOURCE_ATTRIBUTES: Mapping[str, Expected] = {
     "paginator": Expected(
         object_of(Paginator), "an object such as `LinkHeader()`, or `SinglePage()` for a single page"
     ),
@@ -51,8 +51,8 @@ SHARED: Mapping[str, Expected] = {
     ),
     "records_path": Expected(names, "the names on the way to the records, each a string: `('data', 'items')`"),
 }
-"""What attributes have to be that resources have as well."""
-HTTP_ATTRIBUTES: Mapping[str, Expected] = {**STREAM_ATTRIBUTES, **SHARED, "url_base": URL_BASE}
+"""What the attributes have to be that both an HttpStream and a resource have."""
+HTTP_ATTRIBUTES: Mapping[str, Expected] = {**STREAM_ATTRIBUTES, **RESOURCE_ATTRIBUTES, "url_base": URL_BASE}
 """What the attributes of an HttpStream have to be."""
 
 
@@ -68,5 +68,7 @@ def check_url(stream: Stream, base: str, url: str) -> None:
 
 def check_authenticator(stream: Stream, method: Callable[[], object], authenticator: object) -> None:
     """Raise ConfigError if a stream's method returned something else than an authenticator or None."""
-    if slip := AUTHENTICATOR.slip(authenticator):
-        raise ConfigError(f"{attribute(type(stream), 'authenticator')}: {slip}{defined_at(method)}", stream=stream.name)
+    if problem := AUTHENTICATOR.problem(authenticator):
+        raise ConfigError(
+            f"{attribute(type(stream), 'authenticator')}: {problem}{defined_at(method)}", stream=stream.name
+        )

@@ -2,7 +2,8 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from cdk.base.errors import ConfigError
 from cdk.base.process.connector_line import defined_at
@@ -27,14 +28,14 @@ def value_shown(value: object) -> str:
     return cut(repr(value), _LONGEST) if plain else kind_shown(value)
 
 
-class Expected(NamedTuple):
-    """What a value that an author sets has to be. words: say it in errors. shown: the value, for errors."""
+class Expected(Struct, frozen=True):
+    """What a value that an author sets has to be. words: the same for errors. shown: describes a value for errors."""
 
     fits: Callable[[object], bool]
     words: str
     shown: Callable[[object], str] = value_shown
 
-    def slip(self, value: object) -> str:
+    def problem(self, value: object) -> str:
         """`found None, expected ...`; empty if the value fits."""
         return "" if self.fits(value) else f"found {self.shown(value)}, expected {self.words}"
 
@@ -82,9 +83,9 @@ def check_values(kind: type, values: Mapping[str, object], expected: Mapping[str
     for name in expected:
         if name not in values or (hasattr(type(value := values[name]), "__get__") and not inspect.isfunction(value)):
             continue  # a property is computed later
-        if slip := expected[name].slip(value):
+        if problem := expected[name].problem(value):
             hint = "; put `@property` before the method, if it has to be computed" if inspect.isfunction(value) else ""
-            raise ConfigError(f"{attribute(kind, name)}: {slip}{hint}")
+            raise ConfigError(f"{attribute(kind, name)}: {problem}{hint}")
 
 
 def attribute(kind: type, name: str) -> str:

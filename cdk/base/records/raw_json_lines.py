@@ -20,6 +20,8 @@ Objects: TypeAlias = Sequence[msgspec.Struct]
 """Records as objects of one type."""
 
 _PIECE = 2**14
+"""How many bytes of a body are checked at once."""
+
 _BRACE = {ord("{")}
 _FIRST, _VALUE = itemgetter(0), attrgetter("value")
 # Names that msgspec cannot look up, because JSON writes them with escapes, or cannot represent them.
@@ -71,11 +73,11 @@ class JsonLines(Sequence[Record]):
         """The records as objects, once; None if they do not have this type, or have been accessed."""
         return None
 
-    def parts(self, record_type: object) -> tuple[Sequence[bytes], Objects] | None:  # noqa: ARG002
-        """The JSON lists and their objects; None if `pop_objects` would return None."""
+    def lists_and_objects(self, record_type: object) -> tuple[Sequence[bytes], Objects] | None:  # noqa: ARG002
+        """The records as JSON lists, and as objects; None if `pop_objects` would return None."""
         return None
 
-    def and_others(self, others: Sequence["JsonLines"]) -> "JsonLines | None":  # noqa: ARG002
+    def joined_with(self, others: Sequence["JsonLines"]) -> "JsonLines | None":  # noqa: ARG002
         """These records and those of other pages as objects; None if they do not all have one type."""
         return None
 

@@ -24,15 +24,18 @@ _HEAD = 2**12
 
 _MARK = [uuid4().hex]
 
-_TIRED = 3
+_MOST_FAILURES = 3
 """After so many consecutive pages that had to be decoded anyway, no further page is tried."""
 
 
 class RecordType:
-    """The type that a table writer expects of all records, and whether the pages so far have had it."""
+    """The type that a table writer expects of all records, and whether the pages so far have had it.
+
+    list, line: decode a JSON list of records, or one record. exact: whether numbers need all their digits.
+    """
 
     def __init__(self, kind: type[msgspec.Struct], *, exact: bool = False) -> None:
-        """kind: a type that rejects all values that the writer cannot use. exact: it needs numbers with all digits."""
+        """kind: a type that rejects all values that the writer cannot use."""
         self.exact = exact
         self.list: msgspec.json.Decoder[Any] = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type] # made elsewhere
         self.line: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
@@ -41,12 +44,12 @@ class RecordType:
     @property
     def worth_reading(self) -> bool:
         """Whether it is worthwhile to try another page of text."""
-        return self._failed < _TIRED
+        return self._failed < _MOST_FAILURES
 
     @property
     def worth_cutting(self) -> bool:
         """Whether it is worthwhile to try to extract another page as objects."""
-        return self._failed < _TIRED and self._missed < _TIRED
+        return self._failed < _MOST_FAILURES and self._missed < _MOST_FAILURES
 
     def note_page(self, *, fits: bool) -> None:
         """Record whether a page had the type and was used, or had to be decoded anyway."""
@@ -88,16 +91,16 @@ class TypedJsonLines(JsonLines):
         objects, self._objects = self._objects, None
         return objects
 
-    def and_others(self, others: Sequence[JsonLines]) -> JsonLines | None:
+    def joined_with(self, others: Sequence[JsonLines]) -> JsonLines | None:
         lists, objects = list[bytes](), list[msgspec.Struct]()
         for page in (self, *others):
-            if (parts := page.parts(self._record_type)) is None:
+            if (parts := page.lists_and_objects(self._record_type)) is None:
                 return None
             lists += parts[0]
             objects += parts[1]
         return TypedJsonLines(lists, objects, self._record_type)
 
-    def parts(self, record_type: object) -> tuple[Sequence[bytes], Objects] | None:
+    def lists_and_objects(self, record_type: object) -> tuple[Sequence[bytes], Objects] | None:
         return None if self._record_type is not record_type or self._objects is None else (self._lists, self._objects)
 
     def _decode(self) -> list[Record]:
@@ -112,7 +115,7 @@ def joined(pages: Sequence[JsonLines]) -> Sequence[Record]:
     first, *others = pages
     if not others:
         return first
-    if (all_pages := first.and_others(others)) is not None:
+    if (all_pages := first.joined_with(others)) is not None:
         return all_pages
     texts = [lines for page in pages if (lines := page.lines) is not None]
     if len(texts) < len(pages):

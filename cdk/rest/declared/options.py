@@ -1,13 +1,15 @@
-"""What the options of a resource and of a RestSource have to be: those of another type or name end the declaration."""
+"""The options of a resource and of a RestSource: what their values have to be, and that unknown ones are refused."""
 
 from collections.abc import Iterator, Mapping
 from functools import wraps
 from inspect import signature
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from cdk.base.errors import ConfigError
 from cdk.base.wording import did_you_mean
-from cdk.rest.expected_values import AUTHENTICATOR, SHARED, URL_BASE, is_url, url_shown
+from cdk.rest.expected_values import AUTHENTICATOR, RESOURCE_ATTRIBUTES, URL_BASE, is_url, url_shown
 from cdk.streams.cursor import Cursor
 from cdk.streams.written_class import CURSOR, STREAM_ATTRIBUTES, Expected, kind_shown, object_of
 
@@ -21,7 +23,7 @@ _CURSOR = Expected(
 )
 _OPTIONS: Mapping[str, Expected] = {
     **STREAM_ATTRIBUTES,
-    **SHARED,
+    **RESOURCE_ATTRIBUTES,
     "name": _STRING,
     "path": _STRING,
     "params": _MAPPING,
@@ -31,27 +33,27 @@ _OPTIONS: Mapping[str, Expected] = {
     "add_fields": _MAPPING,
     "follows_parent": Expected(lambda value: isinstance(value, bool), "True or False"),
     # It may begin with a value of the config.
-    "url": URL_BASE._replace(fits=lambda value: value == "" or is_url(value) or str(value).startswith("{")),
+    "url": replace(URL_BASE, fits=lambda value: value == "" or is_url(value) or str(value).startswith("{")),
     "auth": AUTHENTICATOR,
     "config": Expected(lambda value: isinstance(value, Mapping), "names with schemas: `{'size': {'type': 'integer'}}`"),
 }
 
 
-def option_slips(options: Mapping[str, object]) -> Iterator[str]:
-    """Yield a text for each option whose value is none that it may have. Options that are not set must be left out."""
+def option_problems(options: Mapping[str, object]) -> Iterator[str]:
+    """Yield, for each option whose value does not fit, what it is and has to be. options: those that are set."""
     for name, value in options.items():
-        if name in _OPTIONS and (slip := _OPTIONS[name].slip(value)):
-            yield f"{name}: {slip}"
+        if name in _OPTIONS and (problem := _OPTIONS[name].problem(value)):
+            yield f"{name}: {problem}"
 
 
 def check_cursor(name: str, cursor: object) -> None:
     """Raise ConfigError if the function that a resource has for its cursor returned something else."""
-    if slip := Expected(object_of(Cursor), CURSOR).slip(cursor):
-        raise ConfigError(f"{name}: cursor: the function returned something else: {slip}")
+    if problem := Expected(object_of(Cursor), CURSOR).problem(cursor):
+        raise ConfigError(f"{name}: cursor: the function returned something else: {problem}")
 
 
 def with_known_options(kind: T) -> T:
-    """Have a class refuse options that it does not have by a ConfigError, which suggests the nearest one."""
+    """Decorate a class so that unknown arguments of its constructor raise a ConfigError, which suggests the nearest."""
     create = kind.__init__  # type: ignore[misc] # its own, as it was written
     _, *parameters = signature(create).parameters.values()
     known = [each.name for each in parameters if each.kind is not each.VAR_POSITIONAL]

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from cdk.base.errors import ConfigError
 from cdk.base.values import FieldValue, JsonValue
 from cdk.base.wording import did_you_mean
-from cdk.rest.declared.options import option_slips, with_known_options
+from cdk.rest.declared.options import option_problems, with_known_options
 from cdk.rest.declared.placeholders import Placeholder, placeholders
 from cdk.rest.errors.error_handler import ErrorHandler
 from cdk.rest.pagination.paginator import Paginator
@@ -61,10 +61,10 @@ class resource:  # noqa: N801 - reads as a call, in a list of them
     follows_parent: bool = False
     schema: Mapping[str, object] | type | None = None
 
-    def slips(self) -> Iterator[str]:
+    def problems(self) -> Iterator[str]:
         """Yield a text for each option whose value is of another type than it has to be."""
         values = ((each, getattr(self, each.name)) for each in fields(self))
-        yield from option_slips({each.name: value for each, value in values if value is not each.default})
+        yield from option_problems({each.name: value for each, value in values if value is not each.default})
 
     def requested(self) -> Iterator[Placeholder]:
         """Yield the placeholders of its request."""
@@ -154,7 +154,7 @@ class Family:
                 "a field of the one in the request of the other"
             )
             return
-        yield from _slips_of_following(member, parent)
+        yield from _following_problems(member, parent)
         inherited = self.inherited(member)
         for each in everything:
             if each.scope in {*OWN_SCOPES, parent and parent.name} or field_of(each) in inherited:
@@ -166,7 +166,7 @@ class Family:
             )
 
 
-def _slips_of_following(member: resource, parent: resource | None) -> Iterator[str]:
+def _following_problems(member: resource, parent: resource | None) -> Iterator[str]:
     if not member.follows_parent:
         return
     if parent is None or parent.cursor is None:

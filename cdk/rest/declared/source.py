@@ -8,7 +8,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.secret_names import looks_secret, names_address
 from cdk.base.values import JsonObject, JsonSchema, JsonValue
 from cdk.base.wording import did_you_mean
-from cdk.rest.declared.options import option_slips, with_known_options
+from cdk.rest.declared.options import option_problems, with_known_options
 from cdk.rest.declared.placeholders import Placeholder, placeholders, settings_of
 from cdk.rest.declared.resources import Family, resource
 from cdk.rest.declared.stream import Api, ResourceStream
@@ -77,14 +77,7 @@ class RestSource(Source):
         written_in = sys._getframe(2).f_globals  # noqa: SLF001 - the only way to find it
         self._module, file = str(written_in.get("__name__")), written_in.get("__file__")
         self._api = Api(url, auth, budget, family, file)
-        settings = [*settings_of(auth)]
-        of_auth = {each.field for each in _only_config([each for _, each in settings], "auth")}
-        secret = {each.field for name, each in settings if looks_secret(each.field) or not names_address(name)}
-        names = [each.field for each in _only_config([*placeholders(url)], "url")]
-        for each in family.members.values():
-            named = [*each.requested(), *placeholders(each.add_fields)]
-            names += [placeholder.field for placeholder in named if placeholder.scope == "config"]
-        self.config_schema = _schema(dict.fromkeys([*names, *sorted(of_auth)]), secret, config or {})
+        self.config_schema = _config_schema(url, auth, family, config or {})
 
     @property
     def module(self) -> str:
@@ -95,29 +88,37 @@ class RestSource(Source):
 
 
 def _check(options: Mapping[str, object], resources: Sequence[object]) -> None:
-    """Raise ConfigError, with all slips, if the options of a source or of its resources have values of other types."""
-    slips = [*option_slips({name: value for name, value in options.items() if value is not None or name == "url"})]
+    """Raise ConfigError, listing all of them, if options of a source or of its resources have values of other types."""
+    problems = [
+        *option_problems({name: value for name, value in options.items() if value is not None or name == "url"})
+    ]
     for number, each in enumerate(resources, 1):
         if isinstance(each, resource):
-            slips += [f"{each.name}: {slip}" for slip in each.slips()]
+            problems += [f"{each.name}: {problem}" for problem in each.problems()]
         else:
-            slips.append(
+            problems.append(
                 f"resource {number}: found {kind_shown(each)}, expected `resource(...)`; give one after another"
             )
-    if slips:
-        raise ConfigError("\n".join(slips))
+    if problems:
+        raise ConfigError("\n".join(problems))
 
 
-def _only_config(named: Sequence[Placeholder], where: str) -> Sequence[Placeholder]:
-    for each in named:
-        if each.scope != "config":
-            raise ConfigError(f"{where}: found {each}, expected {{config.NAME}}{did_you_mean(each.scope, ['config'])}")
-    return named
+def _config_schema(
+    url: str, auth: Authenticator | None, family: Family, declared: Mapping[str, JsonSchema]
+) -> JsonSchema:
+    """Return the schema of the config: the fields in placeholders, as `declared` if they are, and other declared ones.
 
-
-def _schema(names: Mapping[str, None], secret: set[str], declared: Mapping[str, JsonSchema]) -> JsonSchema:
+    Raises ConfigError: when `url` or `auth` has a placeholder of something else than the config.
+    """
+    in_auth = [*settings_of(auth)]
+    auth_fields = {each.field for each in _only_config([each for _, each in in_auth], "auth")}
+    secret = {each.field for name, each in in_auth if looks_secret(each.field) or not names_address(name)}
+    names = [each.field for each in _only_config([*placeholders(url)], "url")]
+    for each in family.members.values():
+        in_resource = [*each.requested(), *placeholders(each.add_fields)]
+        names += [placeholder.field for placeholder in in_resource if placeholder.scope == "config"]
     properties: dict[str, JsonObject] = {}
-    for name in {**names, **declared}:
+    for name in dict.fromkeys([*names, *sorted(auth_fields), *declared]):
         derived: JsonObject = {"type": "string", **({"airbyte_secret": True} if name in secret else {})}
         properties[name] = {**derived, **declared.get(name, {})}
     return {
@@ -127,3 +128,10 @@ def _schema(names: Mapping[str, None], secret: set[str], declared: Mapping[str, 
         "additionalProperties": True,
         "properties": properties,
     }
+
+
+def _only_config(named: Sequence[Placeholder], where: str) -> Sequence[Placeholder]:
+    for each in named:
+        if each.scope != "config":
+            raise ConfigError(f"{where}: found {each}, expected {{config.NAME}}{did_you_mean(each.scope, ['config'])}")
+    return named

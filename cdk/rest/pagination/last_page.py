@@ -25,7 +25,8 @@ _REMEDY = (
 class DoubtsEnd(ABC):
     """A paginator that can say why a page without a next one may not be the last.
 
-    deciding_paths: the paths, below `response` and `headers`, that decide whether there is a next page, and which.
+    deciding_paths: the values that decide whether there is a next page, and which: their paths, the first name of which
+    is `response` for the body, or `headers`.
     """
 
     deciding_paths: Sequence[tuple[str, ...]] = ()
@@ -58,16 +59,16 @@ class RecordsAfterEnd(FatalError):
 
 
 _CHECKED: ContextVar[dict[int, int] | None] = ContextVar("checked_after_end", default=None)
-"""By reader, the most records of a last page whose next page was requested; None if no next pages are requested."""
+"""By the id of a reader, the most records of a last page after which one was requested; None: none is requested."""
 
 
 def checking_pages_after_end() -> AbstractContextManager[dict[int, int]]:
-    """Make paginators that count request, in a block, the page after the supposedly last one."""
+    """Let `check_page_after_end` send requests inside the block; outside, it does nothing."""
     return setting(_CHECKED, {})
 
 
 def check_page_after_end(reader: object, last: Response, count: int, fetch: Callable[[], tuple[Response, int]]) -> None:
-    """Request the page after the last one, with `count` records, and raise RecordsAfterEnd if it has records.
+    """Request the page after `last`, which has `count` records, and raise RecordsAfterEnd if it has records.
 
     fetch: sends the request for that page; returns the response and how many records it has. Called only after the
     fullest last pages of a reader: if the source returns fewer records than requested, these are as full as its pages

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import NamedTuple, TypeAlias, cast
+from typing import TypeAlias, cast
+
+from msgspec import Struct
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonValue, as_object
@@ -15,12 +17,12 @@ GROUP = "cdk.state_stores"
 """Group of the entry points by which packages add stores. Each names an `OpenStore`."""
 
 OpenStore: TypeAlias = Callable[[Mapping[str, JsonValue]], LogStore]
-"""Makes a store from the `config` of `state_provider`, without any I/O. Raises ConfigError naming the wrong key."""
+"""Makes a store from the `config` of `state_provider`, without I/O. Raises ConfigError: when a key is wrong."""
 
 _PATH = "state_provider"
 
 
-class _Builtin(NamedTuple):
+class _Builtin(Struct, frozen=True):
     """A store of the kit: its module and class, its required and optional keys, and the extra that it needs."""
 
     module: str
@@ -55,13 +57,12 @@ def open_store(where: str | Mapping[str, JsonValue], *, writes: bool = True) -> 
     | `object` | `url`, `options` | `s3://bucket/folder`, `gs://`, `az://` |
     | an entry point of `cdk.state_stores` | as documented there | |
 
-    writes: prepare the store, which proves that it refuses a second create; false for a run that only reads.
+    writes: prepare the store, which proves that it refuses to create an object twice; false for a run that only reads.
     Raises ConfigError: for an unknown type or key, a missing extra, or a store that cannot be used.
     """
     settings = _settings(where) if isinstance(where, str) else where
     _check(settings, _PATH, ("type",), ("config",))
-    config = settings.get("config")
-    store = _open(str(settings["type"]), config if isinstance(config, Mapping) else {})
+    store = _open(str(settings["type"]), as_object(settings.get("config")))
     if writes:
         store.prepare()
     return store
@@ -70,7 +71,7 @@ def open_store(where: str | Mapping[str, JsonValue], *, writes: bool = True) -> 
 def open_objects(where: str, options: Mapping[str, JsonValue] | None = None) -> ObjectStore:
     """Open a local folder (a path, `file:///var/lib`) or a folder of an object store (`s3://bucket/folder`).
 
-    URLs are read as by `open_store`, except that databases are not supported, because they hold no objects.
+    URLs are those of `open_store`, except for databases, which hold no objects.
     options: of an object store, see `cdk.state.stores.cloud.CloudStore`. The store is not prepared.
     Raises ConfigError: for an unknown object store or option, or a missing package.
     """
@@ -98,6 +99,7 @@ def _open(kind: str, config: Mapping[str, JsonValue]) -> LogStore:
 
 
 def _settings(url: str) -> Mapping[str, JsonValue]:
+    """Return the settings of the store at a URL or path."""
     scheme, colon, rest = url.partition(":")
     if url == "memory:":
         return {"type": "memory"}
