@@ -4414,7 +4414,7 @@ BUGS = [
     Bug(
         "a row of another writer without key and id is nothing that was read",
         "lake/parquet/dedup",
-        "pc.if_else(pc.is_null(part[RAW_ID]), pc.binary_slice(keyless_ids, 0, 1), keyless_ids)",
+        "pc.if_else(pc.is_null(rows[RAW_ID]), pc.binary_slice(keyless_ids, 0, 1), keyless_ids)",
         "keyless_ids",
         "tests/lake/delta/test_engine_merge.py",
     ),

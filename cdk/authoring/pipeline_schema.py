@@ -26,7 +26,7 @@ def pipeline_schema() -> dict[str, Json]:
 
 def _model(name: str, schema: dict[str, Json]) -> dict[str, Json]:
     """Return the schema of a model, with a description for each field, and with the aliases of fields."""
-    text, words = _split_docstring(schema.get("description", ""), schema.get("properties", {}))
+    text, words = split_docstring(schema.get("description", ""), schema.get("properties", {}))
     fields = {
         field: {
             **_with_variables(_without_odd_default(part)),
@@ -64,7 +64,7 @@ def _without_odd_default(schema: dict[str, Json]) -> dict[str, Json]:
     return {name: value for name, value in schema.items() if not (name == "default" and odd)}
 
 
-def _split_docstring(docstring: str, fields: Mapping[str, Json]) -> tuple[str, dict[str, str]]:
+def split_docstring(docstring: str, fields: Mapping[str, Json]) -> tuple[str, dict[str, str]]:
     """Split a docstring into the text on the whole and that of each field: `name: words`, `one, other: words`."""
     if not fields:
         return docstring, {}

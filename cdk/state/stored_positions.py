@@ -219,7 +219,7 @@ def with_entries(blob: Stored, *, exact: bool) -> Stored:
             return blob
 
 
-def apart(state: Stored, of: tuple[str, ...] = ()) -> tuple[Stored, dict[tuple[str, ...], LayeredMap]]:
+def split_entries(state: Stored, of: tuple[str, ...] = ()) -> tuple[Stored, dict[tuple[str, ...], LayeredMap]]:
     """Split a table's state into the rest and the entries of its many partitions, its own and those of its parents.
 
     The entries are keyed by the path of parent names that leads to them, empty for the stream's own. of: the path of
@@ -236,15 +236,15 @@ def apart(state: Stored, of: tuple[str, ...] = ()) -> tuple[Stored, dict[tuple[s
         case _:
             pass
     if isinstance(parents := state.get("parent_state"), dict):
-        both = {name: apart(parent, (*of, name)) for name, parent in parents.items()}
+        both = {name: split_entries(parent, (*of, name)) for name, parent in parents.items()}
         rest["parent_state"] = {name: parent for name, (parent, _) in both.items()}
         for _, parts_of_parent in both.values():
             parts |= parts_of_parent
     return rest, parts
 
 
-def put_back(state: Stored, of: Sequence[str], entries: Stored) -> None:
-    """Put entries back, in place, into a state that `apart` has split. of: the path of parent names, as in `apart`."""
+def insert_entries(state: Stored, of: Sequence[str], entries: Stored) -> None:
+    """Insert entries into a state that `split_entries` has split, in place. of: the path of parent names, as there."""
     for name in of:
         state = state["parent_state"][name]
     state["states"] = entries

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from cdk.authoring.pipeline_schema import described, pipeline_schema
+from cdk.authoring.pipeline_schema import pipeline_schema, split_docstring
 from cdk.base.errors import ConfigError
 from cdk.base.values import Json
 from cdk.sources.environment import PartialEnvironment
@@ -86,7 +86,7 @@ def test_fields_have_the_words_of_the_docstring() -> None:
     options = pipeline_schema()["$defs"]["StreamOptions"]["properties"]
 
     assert options["deletes"]["description"].startswith("whether a row that says it is deleted stays")
-    assert described("The whole. one, other: both. third: alone.", {"one": 1, "other": 2, "third": 3}) == (
+    assert split_docstring("The whole. one, other: both. third: alone.", {"one": 1, "other": 2, "third": 3}) == (
         "The whole.",
         {"one": "both.", "other": "both.", "third": "alone."},
     )

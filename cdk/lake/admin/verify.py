@@ -21,7 +21,7 @@ from cdk.lake.parquet.merge import scratch_files
 from cdk.lake.parquet.table_files import commit_at
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.table_log import BrokenLog
-from cdk.state.stored_positions import apart
+from cdk.state.stored_positions import split_entries
 
 _DATA = re.compile(r"part-[0-9a-f]{32}\.parquet")
 
@@ -111,7 +111,7 @@ def _restore(checked: CheckedTable) -> Iterator[StateFinding]:
 def _unreadable_states(checked: CheckedTable) -> Iterator[StateFinding]:
     for version in _versions(checked.table):
         try:
-            _, parts = apart(checked.table.blobs.load(version).state)
+            _, parts = split_entries(checked.table.blobs.load(version).state)
             for texts in parts.values():
                 texts.load()
         except StateError as error:

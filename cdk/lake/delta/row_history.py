@@ -39,10 +39,10 @@ class RowHistory:
     """The history of the table `main`. Its own state is the version of the last state of `main` whose rows it has."""
 
     def __init__(self, table: StreamTable, main: StreamTable, bounded: Sequence[str] = ()) -> None:
-        """bounded: columns whose bounds go into the log.
+        """table: holds the history. bounded: columns whose bounds go into the log.
 
-        Raises ConfigError: when the history is partitioned by other columns than `main`. StateError: when a commit has
-        duplicated rows of the history.
+        Raises ConfigError: when the history is partitioned by other columns than `main`. Raises StateError: when a
+        commit has duplicated rows of the history.
         """
         self.table, self.main, self._stream, self._bounded = table, main, main.stream, tuple(bounded)
         table.check_partition_by(main.partition_by)
@@ -51,7 +51,7 @@ class RowHistory:
     def follow(self, spread: TaskMap = run_inline) -> None:
         """Add the rows of the main table's last commit, any other missing rows, and the columns that they need.
 
-        Raises StateError, and what a store or a file raises.
+        spread: runs tasks that rewrite files with wider columns. Raises StateError, and what a store or a file raises.
         """
         if self._followed is None or self._followed == self.main.state_version:
             return
@@ -101,7 +101,7 @@ class RowHistory:
         while at is not None and number(at) > number(followed):
             saved = self._state_at(at)
             if saved is None or saved.logged == ():
-                return None  # the state is lost, or rows were added while there was no history
+                return None  # the state is missing, or rows were added while there was no history
             files = [*(saved.logged or ()), *files]
             at = saved.logged_version
         return files
@@ -158,7 +158,7 @@ class RowHistory:
     def _with_history_types(self, files: Sequence[DataFile], written: Mapping[str, pa.Schema]) -> list[DataFile]:
         """Return the files, rewriting those whose columns have other types than the history's.
 
-        written: the columns of files, by path; files that are missing there have the history's columns.
+        written: the columns of files, by path; files without an entry have the history's columns.
         """
         kinds = {field.name: field.type for field in self.table.schema}
         readable: list[DataFile] = []

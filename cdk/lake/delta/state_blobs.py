@@ -29,7 +29,7 @@ from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 from cdk.state.layers.layer_file import PackedLayer, StoredLayer, to_bytes
 from cdk.state.layers.layered_map import LayeredMap, absorbed
-from cdk.state.stored_positions import PartitionEntries, apart, put_back
+from cdk.state.stored_positions import PartitionEntries, insert_entries, split_entries
 
 StateFile: TypeAlias = dict[str, Any]
 """The content of a state file, or an object in it. `Any`: unexpected content raises BadState where it is used."""
@@ -72,7 +72,7 @@ class StateBlobs:
 
     def write(self, version: int, saved: TableState) -> None:
         """Write a state beside the table; it is a draft until a commit names it."""
-        state, parts = apart(saved.state)
+        state, parts = split_entries(saved.state)
         blob = {"format": _FORMAT, "stream": self._stream, **asdict(saved), "state": state}
         # Build on committed states only: any run may remove a draft that no commit has named.
         before = [self._stacks[n] for n in saved.history if n in self._stacks]
@@ -139,7 +139,7 @@ class StateBlobs:
                 layers.append(self._opened.setdefault((name, digest), self._layer(file)))
             self._check(files, version)
             texts = LayeredMap(layers, part["count"], part["size"])
-            put_back(blob["state"], part["of"], PartitionEntries(texts))
+            insert_entries(blob["state"], part["of"], PartitionEntries(texts))
             yield part["of"], _Stack(tuple(files), texts)
 
     def _layer(self, file: _File) -> StoredLayer:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cdk.base.values import JsonValue, Stored, to_json
 from cdk.lake.delta.receipt import RECEIPT, Receipt
 from cdk.lake.parquet.writer import DataFile
-from cdk.state.stored_positions import apart, put_back
+from cdk.state.stored_positions import insert_entries, split_entries
 
 NOTE = "spark-cdk.note"
 """In the metadata of a commit: what a person did to the state."""
@@ -95,15 +95,15 @@ class TableState(Struct, frozen=True):
     """Versions of earlier states, newest first."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TableState) and self._standing == other._standing
+        return isinstance(other, TableState) and self._compared == other._compared
 
     __hash__ = None  # type: ignore[assignment] # states are objects
 
     @property
-    def _standing(self) -> tuple[object, ...]:
+    def _compared(self) -> tuple[object, ...]:
         """What two equal states have in common; the other fields describe the commits that saved them."""
-        where = self.sync_mode, self.write_mode, self.sync, self.generation, self.complete, self.refreshing
-        return *where, self.state, self.pending, self.records, self.rows_before, self.source
+        settings = self.sync_mode, self.write_mode, self.sync, self.generation, self.complete, self.refreshing
+        return *settings, self.state, self.pending, self.records, self.rows_before, self.source
 
     def with_newest(
         self, files: Sequence[DataFile], before: "TableState | None", stays: Callable[[str], bool]
@@ -111,8 +111,8 @@ class TableState(Struct, frozen=True):
         """Return this state with `newest` set: from `files`, or if empty, the files of `before` that stay."""
         if files:
             newest = files[-_NEWEST:]
-            at = max(file.modified for file in newest)
-            return replace(self, newest=tuple(file.path for file in newest), newest_ms=at)
+            paths, written_ms = tuple(file.path for file in newest), max(file.modified for file in newest)
+            return replace(self, newest=paths, newest_ms=written_ms)
         if before is None:
             return replace(self, newest=(), newest_ms=0)
         return replace(self, newest=tuple(filter(stays, before.newest)), newest_ms=before.newest_ms)
@@ -123,7 +123,7 @@ def commit_properties(
 ) -> CommitProperties:
     """Return the properties of a commit that moves the marker of `app` to `version`; see `StreamTable.commit`."""
     metadata = {
-        "spark-cdk.state": _for_people(saved),
+        "spark-cdk.state": _state_text(saved),
         RECEIPT: receipt.to_text(),
         SYNC: saved.sync,
         COMPLETE: str(saved.complete).lower(),
@@ -139,10 +139,10 @@ def commit_properties(
     )
 
 
-def _for_people(saved: TableState) -> str:
+def _state_text(saved: TableState) -> str:
     """Return the state as shown in the table's Delta history; the kit never reads it back."""
-    state, parts = apart(saved.state)
+    state, parts = split_entries(saved.state)
     for of, texts in parts.items():
-        put_back(state, of, f"{len(texts):,} partitions")
+        insert_entries(state, of, f"{len(texts):,} partitions")
     text = to_json(state).decode()
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

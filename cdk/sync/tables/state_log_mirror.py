@@ -23,7 +23,7 @@ from cdk.state.log.session import open_session
 from cdk.state.log.slot_value import Kind, PackedMap, StateValue
 from cdk.state.log.state_log import StateLog
 from cdk.state.log.value_check import ValueCheck
-from cdk.state.stored_positions import apart, put_back
+from cdk.state.stored_positions import insert_entries, split_entries
 from cdk.state.stores.key import StateKey
 from cdk.state.stores.opening import open_store
 from cdk.sync.settings.pipeline_file import Pipeline
@@ -61,7 +61,7 @@ def state_check(pipeline: Pipeline, secrets: Iterable[str]) -> Callable[[str, Ta
     checked: dict[tuple[str, ...], LayeredMap] = {}
 
     def check(stream: str, saved: TableState) -> None:
-        state, parts = apart(saved.state)
+        state, parts = split_entries(saved.state)
         for of, texts in parts.items():
             moved = texts.since(checked.get((stream, *of)) or _loaded(texts))
             values.secrets.refuse(to_json(moved), f"state of {stream}")
@@ -151,14 +151,14 @@ def _loaded(texts: LayeredMap) -> LayeredMap:
 
 def _logged(table: StreamTable, saved: TableState) -> StateValue:
     """Return a table's state for the log, which copies the layers of many partitions unchanged from the table."""
-    state, parts = apart(saved.state)
+    state, parts = split_entries(saved.state)
     maps = []
     for of, texts in parts.items():
         if layers := table.blobs.packed(texts):
             at = ("state", *(name for parent in of for name in ("parent_state", parent)), "states")
             maps.append(PackedMap(at, texts.size, layers))
         else:
-            put_back(state, of, {key: from_json(text) for key, text in texts.items()})
+            insert_entries(state, of, {key: from_json(text) for key, text in texts.items()})
     return STREAM.of(_value(saved, state), maps)
 
 
