@@ -1,7 +1,7 @@
 """Simulator: an API for a connector without access to the real one, derived from its streams' requests and a seed."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 
 from msgspec.structs import replace
@@ -30,7 +30,7 @@ from cdk.testing.simulator.examples import example_of
 from cdk.testing.simulator.field_use import FieldUse, field_uses, objects_in, passing_choices
 from cdk.testing.simulator.pages import token_in
 from cdk.testing.simulator.records import Collection, World
-from cdk.testing.simulator.stream_api import ADVICE, Anatomy, NotSimulated, Probe, StreamApi
+from cdk.testing.simulator.stream_api import ADVICE, NotSimulated, Probe, StreamApi, StreamTraits
 from cdk.testing.simulator.templates import Query, leaves
 
 _TOKEN = "simulated-token"  # noqa: S105 - not a real token
@@ -49,7 +49,7 @@ class Simulator(Offline):
     """A transport that answers a connector's requests with generated records, and sends nothing.
 
     source: as for `read`. config: missing values are made up, credentials included. world: how much to simulate.
-    Attributes `config` and `clock`: to read with; `missing`: the streams that are not simulated, and why.
+    Attributes `config` and `clock`: to read with; `missing`: why a stream is not simulated, by the stream's name.
     Raises what opening the source raises.
     """
 
@@ -58,29 +58,27 @@ class Simulator(Offline):
     ) -> None:
         source = connector(source)
         self._source, self._token_paths = source, _token_paths(source)
-        try:
-            self._simulate(made_up(source.config_schema, config or {}), world or World())
-        except CdkError:
-            # A property that the schema does not require may be needed all the same.
-            self._simulate(made_up(source.config_schema, config or {}, everything=True), world or World())
-        else:
-            if not self._apis:
-                self._simulate(made_up(source.config_schema, config or {}, everything=True), world or World())
+        # A property that the schema does not require may be needed all the same.
+        for everything in (False, True):
+            with nullcontext() if everything else suppress(CdkError):
+                self._simulate(made_up(source.config_schema, config or {}, everything=everything), world or World())
+                if self._apis:
+                    break
 
     def _simulate(self, config: Mapping[str, JsonValue], world: World) -> None:
         source, self.config, self.world = self._source, config, world
         self.missing: dict[str, str] = {}
         self._apis: dict[str, StreamApi] = {}
         self._api, self._logins = MockApi(), set[str]()
-        self._entries: set[str] = set()
+        self._schema_streams: set[str] = set()
         self._routed: dict[tuple[str, str], list[StreamApi]] = {}
         # Separate runs, because a run may cache a parent's responses, also those of another simulator.
         with RunScope().working(), simulated(self, MockClock(self.world.now)):
             prepared = prepared_config(self.config, source, "config", Secrets())
             if (described := source_with_resolvers(source)) is not None:
-                self._describe(*described, prepared)
+                self._probe_described(*described, prepared)
         with RunScope().working(), simulated(self, MockClock(self.world.now)):
-            self._build_all(source, source.open(prepared), prepared)
+            self._probe_source(source, source.open(prepared), prepared)
         if self.world.faults:
             # Added only now, because probing the requests must not meet faults.
             self._api = MockApi()
@@ -94,7 +92,7 @@ class Simulator(Offline):
 
     @property
     def streams(self) -> Mapping[str, StreamApi]:
-        """The simulated streams, by name."""
+        """The simulated streams by name, in the connector's order."""
         return {name: self._apis[name] for name in self._names if name in self._apis}
 
     @contextmanager
@@ -104,18 +102,13 @@ class Simulator(Offline):
             yield
 
     @property
-    def names(self) -> Sequence[str]:
-        """The names of the simulated streams, in the connector's order."""
-        return [name for name in self._names if name not in self.missing]
-
-    @property
     def origins(self) -> Sequence[str]:
         """The scheme and host of every simulated endpoint."""
         patterns = [api.pattern for api in self._apis.values()] + [each.partition(" ")[2] for each in self._logins]
         return list(dict.fromkeys("/".join(each.split("/")[:3]) for each in patterns))
 
     def records(self, name: str) -> list[JsonObject]:
-        """Return all records of a stream, as the API returns them."""
+        """Return all records of a simulated stream, as the API returns them in this round."""
         api = self._apis[name]
         with RunScope().working(), self.playing():
             parts = dict.fromkeys(api.key_of(partition) for partition in api.stream.partitions())
@@ -132,13 +125,13 @@ class Simulator(Offline):
             names = f"; not simulated yet: {', '.join(self.missing)}" if self.missing else ""
             raise Unsimulated(f"{request}: nothing is simulated there{names}; {ADVICE}") from unknown
 
-    def _describe(self, written: Source, names: Sequence[str], config: Mapping[str, JsonValue]) -> None:
+    def _probe_described(self, written: Source, names: Sequence[str], config: Mapping[str, JsonValue]) -> None:
         """Probe the streams that describe other streams, and those that the manifest declares itself.
 
         written: a source with all of these. names: the streams in it that are descriptions. Raises Unsimulated: when
         one of them cannot be simulated.
         """
-        self._build_all(written, written.open(config), config)
+        self._probe_source(written, written.open(config), config)
         for name in names:
             if name in self.missing:
                 raise Unsimulated(
@@ -146,7 +139,7 @@ class Simulator(Offline):
                     f"{self.missing[name]}"
                 )
 
-    def _build_all(self, source: Source, streams: Sequence[Stream], config: Mapping[str, JsonValue]) -> None:
+    def _probe_source(self, source: Source, streams: Sequence[Stream], config: Mapping[str, JsonValue]) -> None:
         """Probe the requests of all streams of a source that are not known yet."""
         self.world = replace(self.world, now=_present(streams, self.world))
         self._uses, self._names = field_uses(source, streams), [stream.name for stream in streams]
@@ -154,27 +147,27 @@ class Simulator(Offline):
         with simulated(self, self.clock):
             schemas = source_of_schemas(source, streams)
             if schemas is not None:
-                entries = [entry for entry in schemas.open(config) if entry.name not in self._entries]
-                self._uses |= field_uses(schemas, entries)
-                self._entries |= {entry.name for entry in entries}
-                self._build({entry.name: entry for entry in entries}, replace(self.world, records=FIELDS, round=0))
+                unprobed = {each.name: each for each in schemas.open(config) if each.name not in self._schema_streams}
+                self._uses |= field_uses(schemas, [*unprobed.values()])
+                self._schema_streams |= {*unprobed}
+                self._probe_streams(unprobed, replace(self.world, records=FIELDS, round=0))
             parents = [(f"{parent.name} as a parent", parent) for stream in streams for parent in _parents(stream)]
             named = {**dict(parents), **{stream.name: stream for stream in streams}}
             # A child's requests show only if its parents have records; the simulated world itself may be empty.
             populated = replace(self.world, records=max(self.world.records, _LEAST_RECORDS))
-            self._build({name: stream for name, stream in named.items() if name not in self._apis}, populated)
+            self._probe_streams({name: stream for name, stream in named.items() if name not in self._apis}, populated)
         for name, api in self._apis.items():
-            if name not in self._entries:
-                api.hold(api.collection, self.world)
+            if name not in self._schema_streams:
+                api.serve(api.collection, self.world)
 
-    def _build(self, streams: Mapping[str, Stream], world: World) -> None:
+    def _probe_streams(self, streams: Mapping[str, Stream], world: World) -> None:
         """Probe the streams' requests in a world, parents before the streams that are read for their records."""
         waiting = dict(streams)
         while waiting:
             before = len(waiting)
             for name, stream in list(waiting.items()):
                 try:
-                    self._add(name, stream, world)
+                    self._probe_stream(name, stream, world)
                 except (NotSimulated, CdkError) as why:
                     if name in self._names:
                         self.missing[name] = f"{why}; {why.advice}" if type(why) is NotSimulated else str(why)
@@ -184,29 +177,29 @@ class Simulator(Offline):
             if len(waiting) == before:
                 return
 
-    def _add(self, name: str, stream: Stream, world: World) -> None:
-        anatomy = Anatomy.of(stream)
-        self._learn_login(anatomy.authenticator)
+    def _probe_stream(self, name: str, stream: Stream, world: World) -> None:
+        traits = StreamTraits.of(stream)
+        self._learn_login(traits.authenticator)
         api = StreamApi(
             name,
             stream,
-            anatomy,
-            collection=self._collection(stream, anatomy),
+            traits,
+            collection=self._collection(stream, traits),
             added=self._use(stream).added,
             world=world,
             probe=Probe(self._log_in),
         )
         method = api.first.method
-        twins = self._routed.setdefault((method, api.pattern), [])
-        same = [twin for twin in twins if twin.template.base == api.template.base and twin.shape.path == api.shape.path]
+        routed = self._routed.setdefault((method, api.pattern), [])
+        same = [each for each in routed if (each.template.base, each.shape.path) == (api.template.base, api.shape.path)]
         if same:
             # Two streams read the same endpoint.
             shared = same[0].collection.joined(api.collection)
             for each in (*same, api):
-                each.hold(shared, world)
-        if not twins:
+                each.serve(shared, world)
+        if not routed:
             self._route(method, api.pattern)
-        twins.append(api)
+        routed.append(api)
         self._apis[name] = api
 
     def _route(self, method: str, pattern: str, *, faults: bool = False) -> None:
@@ -231,10 +224,9 @@ class Simulator(Offline):
             body = _merged(body, other.json())
         return Response(200, answers[0].headers, to_json(body, str), request.full_url, request)
 
-    def _collection(self, stream: Stream, anatomy: Anatomy) -> Collection:
-        named = [stream.primary_key] if isinstance(stream.primary_key, str) else stream.primary_key
+    def _collection(self, stream: Stream, traits: StreamTraits) -> Collection:
         use = self._use(stream)
-        keys = [(key,) if isinstance(key, str) else tuple(key) for key in named] + use.keys
+        keys = [*map(tuple, stream.key_paths), *use.keys]
         schema: JsonSchema = {"type": "object", **stream.json_schema()}
         if not {"properties", "allOf"} & schema.keys():
             schema = {**schema, "properties": {"name": {"type": "string"}}}
@@ -246,7 +238,7 @@ class Simulator(Offline):
             use.schema(schema),
             distinct,
             stream.cursor,
-            descending=anatomy.descending,
+            descending=traits.descending,
             copies=use.copies,
             passing=use.passing,
         )

@@ -62,7 +62,7 @@ class NotSimulated(Exception):
         self.advice = advice
 
 
-class Anatomy(Struct, frozen=True):
+class StreamTraits(Struct, frozen=True):
     """What must be known about a stream. path: of the records in a body. deciding_paths, size: of its paginator."""
 
     path: tuple[str, ...]
@@ -72,8 +72,8 @@ class Anatomy(Struct, frozen=True):
     descending: bool = False
 
     @classmethod
-    def of(cls, stream: Stream) -> "Anatomy":
-        """Return the anatomy of a stream.
+    def of(cls, stream: Stream) -> "StreamTraits":
+        """Return the traits of a stream.
 
         Raises NotSimulated: when the stream is not built from parts that reveal it.
         """
@@ -95,7 +95,7 @@ class Anatomy(Struct, frozen=True):
                 raise NotSimulated(f"{type(stream).__name__} reads with custom code", _ADVICE_OWN)
 
     @classmethod
-    def _of_manifest(cls, reader: PageReader) -> "Anatomy":
+    def _of_manifest(cls, reader: PageReader) -> "StreamTraits":
         extractor = reader.extractor
         if not isinstance(extractor, FieldExtractor) or extractor.expand is not None:
             raise NotSimulated("its extractor is not a DpathExtractor, or expands records")
@@ -183,7 +183,7 @@ class StreamApi:
         self,
         name: str,
         stream: Stream,
-        anatomy: Anatomy,
+        traits: StreamTraits,
         *,
         collection: Collection,
         added: Sequence[Path],
@@ -215,7 +215,7 @@ class StreamApi:
             }
         self.template = RequestTemplate(base, keyed, windowed)
         self.filters = stream.cursor is None or any(windowed.values())
-        self.shape = self._shape(anatomy)
+        self.shape = self._shape(traits)
 
     @property
     def pattern(self) -> str:
@@ -249,7 +249,7 @@ class StreamApi:
             token = page_token([self._name, query.part, query.lower, query.upper, end])
         return shape.response(request, self._shown(rows[begin:end]), begin // size, token)
 
-    def hold(self, collection: Collection, world: World) -> None:
+    def serve(self, collection: Collection, world: World) -> None:
         """Serve the records of a collection in a world from now on."""
         self.collection, self._world = collection, world
         self._parts.clear()
@@ -298,9 +298,9 @@ class StreamApi:
             raise NotSimulated(f"its URL {requests[0].url!r} has no scheme; give a config that has the address")
         return requests[0]
 
-    def _shape(self, anatomy: Anatomy) -> PageShape:
+    def _shape(self, traits: StreamTraits) -> PageShape:
         """Return a shape of pages that the stream reads to their end. Raises NotSimulated: when none is found."""
-        largest = _USUAL_SIZE if anatomy.size is None else anatomy.size
+        largest = _USUAL_SIZE if traits.size is None else traits.size
         sizes = list(
             dict.fromkeys(
                 size
@@ -310,7 +310,7 @@ class StreamApi:
         )
         problem = NotSimulated("it requests the same page forever")
         template = self.template
-        for shape in shapes(anatomy.path, sizes, anatomy.deciding_paths):
+        for shape in shapes(traits.path, sizes, traits.deciding_paths):
             try:
                 if (paged_shape := self._tried(shape)) is not None:
                     # Found with small pages, but real pages are as large as the stream asks for.
@@ -318,7 +318,7 @@ class StreamApi:
             except NotSimulated as refused:
                 problem = refused
         self.template = template
-        single_page = PageShape(anatomy.path, more=[(path, None) for path in places(anatomy.deciding_paths)])
+        single_page = PageShape(traits.path, more=[(path, None) for path in places(traits.deciding_paths)])
         ended, why = self._ended(single_page, self._samples(3))
         if ended is None:
             raise why or problem
