@@ -2727,7 +2727,7 @@ BUGS = [
     Bug(
         "files that vanish while a task writes are read again",
         "sync/tasks/bundle_task",
-        "                return output.after_interim(BundleResult(vanished=str(path)))",
+        "                return output.after_interim(BundleResult(missing_file=str(path)))",
         "                raise",
         tests="tests/worlds/test_named_times.py",
     ),

@@ -27,11 +27,11 @@ class OtherPipelines:
     @property
     def names(self) -> list[str]:
         """The pipelines that have committed to the table and have states beside it, sorted."""
-        return [name for name in self._with_states(self._table.stream) if name != self._table.pipeline]
+        return [name for name in self._pipelines_of(self._table.stream) if name != self._table.pipeline]
 
     @property
     def generation(self) -> int:
-        """The greatest generation in their newest states; 0: there are no states."""
+        """The greatest generation in their newest readable states; 0: there are none."""
         return max((state.generation for _, state in self._states()), default=0)
 
     @property
@@ -62,13 +62,13 @@ class OtherPipelines:
         """The other stream or history whose rows pipelines wrote to this table, as a phrase; empty: there is none."""
         stream, folder = self._table.stream, str(self._table.root).rpartition("/")[2]
         main = folder.removesuffix(HISTORY)
-        if stream != folder and (names := self._with_states(folder)):
+        if stream != folder and (names := self._pipelines_of(folder)):
             return f"the table of the stream {folder!r} of the pipeline {names[0]!r}"
-        if stream == folder != main and (names := self._with_states(f"{main}/history")):
+        if stream == folder != main and (names := self._pipelines_of(f"{main}/history")):
             return f"the history of the stream {main!r} of the pipeline {names[0]!r}"
         return ""
 
-    def _with_states(self, stream: str) -> list[str]:
+    def _pipelines_of(self, stream: str) -> list[str]:
         """Return the pipelines that have committed to this table as the table of `stream` and have states beside it."""
         table = self._table
         with table.root.explaining(table.stream):

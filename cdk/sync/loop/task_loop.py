@@ -272,7 +272,7 @@ class TaskLoop:
 
     def _take_over_interim_results(self, task: _RunningTask) -> _RunningTask:
         """Process the interim results that a task has left, and return the task as it continues."""
-        while task.interim is not None and (result := task.interim.find(task.interim_count)) is not None:
+        while task.interim is not None and (result := task.interim.load(task.interim_count)) is not None:
             if task.ignores_attempt(result.attempt):
                 break
             task = self._take_over(task, result)
@@ -286,9 +286,9 @@ class TaskLoop:
         bundle = self._bundles.continue_with(task.bundle, result.unfinished, result.threads)
         self.readers.add(task.workers, result.progress, ended=not result.unfinished)
         for n in task.targets:
-            if result.vanished:
+            if result.missing_file:
                 stream = self._streams[n]
-                _failing_alone(stream, partial(stream.miss, result.vanished))
+                _failing_alone(stream, partial(stream.miss, result.missing_file))
             if not self._take_over_stream(n, task, result):
                 # Later results of this stream would follow rows that do not count.
                 unfinished = {number: planned for number, planned in unfinished.items() if planned.stream != n}

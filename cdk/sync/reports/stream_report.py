@@ -82,7 +82,7 @@ class StreamReport(Struct, frozen=True):
 
     def plus(self, slice: Slice, progress: SliceResult) -> "StreamReport":
         """Return this report plus how far a task got with `slice`."""
-        report = replace(self, started=self.started or not progress.unasked)
+        report = replace(self, started=self.started or not progress.unrequested)
         if progress.last is None:
             return report
         return replace(

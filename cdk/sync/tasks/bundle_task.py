@@ -50,9 +50,9 @@ def run_bundle(
     clock: Callable[[], float] = time.monotonic,
     repeating: Repeating = repeating_in_a_thread,
 ) -> BundleResult:
-    """Read slices with the job's share of budgets, requests and tokens. Runs in a task."""
+    """Read slices as `read_bundle` does, with the job's share of budgets, requests and tokens. Runs in a task."""
     job, tasks = work
-    current_run().own(Interruption).follow(job.live)
+    current_run().own(Interruption).follow(job.activity_folder)
     lent = RequestLease(job.share.requests)
     if task_attempt() and lent.unsent is not None:
         # It is unknown how many of the leased requests the first attempt has sent.
@@ -65,7 +65,7 @@ def run_bundle(
         budgets as ledger,
         leasing(lent),
         using_tokens(job.tokens) as held,
-        activities().task(job.live),
+        activities().task(job.activity_folder),
     ):
         result = read_bundle(job, tasks, clock, repeating)
     result.spent = None if ledger.lost else ledger.usage()
@@ -172,7 +172,7 @@ class _TaskOutput:
             self.buffers[task.number].add(page)
 
     def hand_over_if_late(self) -> None:
-        """Leave an interim result if the time was already spent at the previous call, and there is something new."""
+        """Store an interim result if the time was already spent at the previous call, and there is something new."""
         was_late, self._was_late = self._was_late, self._time.spent
         if was_late and self._was_late and self._interim is not None:
             with self._lock:
@@ -195,7 +195,7 @@ class _TaskOutput:
             for ahead in filter(None, sent_ahead):
                 ahead.end()
         self._handed_over.append(result)
-        interim.leave(len(self._handed_over) - 1, result)
+        interim.store(len(self._handed_over) - 1, result)
 
     def _since_last(self, unfinished: Collection[int] = ()) -> BundleResult:
         """Return what was read since the last interim result. unfinished: numbers of the slices that continue."""
@@ -250,7 +250,11 @@ def read_bundle(
     clock: Callable[[], float] = time.monotonic,
     repeating: Repeating = repeating_in_a_thread,
 ) -> BundleResult:
-    """Read slices, several at once, into files. Needs no Spark."""
+    """Read slices, several at once, into files. Needs no Spark.
+
+    clock: returns seconds. repeating: calls a function again and again during a block. An error of a source or of a
+    stream's records is part of the result; raises what else reading and writing raise, without leaving files.
+    """
     first_threads = min(job.learned.level, job.threads)
     execute = Threads(job.threads, job.learned)
     task_time = _TaskTime(job, execute, many=len(tasks) > job.threads, clock=clock)
@@ -276,7 +280,7 @@ def read_bundle(
         match error:
             case FileNotFoundError(filename=path) if path is not None:
                 # Only a file being written can be missing: VACUUM without retention removes uncommitted files.
-                return output.after_interim(BundleResult(vanished=str(path)))
+                return output.after_interim(BundleResult(missing_file=str(path)))
             case _Unwritable():
                 return output.failed(error)
             case _:
@@ -322,7 +326,9 @@ def _read_slice(
                 task_time.got_page()
                 crash_point("page_read")
                 buffer.pages_read += 1
-                yield page if trace is None else replace(page, source=_source(target, task, trace, buffer.pages_read))
+                yield (
+                    page if trace is None else replace(page, source=_row_source(target, task, trace, buffer.pages_read))
+                )
                 if buffer.broken or (
                     resumable and page.position != slice.start and task_time.ends_slice(page.position)
                 ):
@@ -330,7 +336,7 @@ def _read_slice(
     except TokenEnded:
         buffer.progress.wasted_token = progress.wasted_token
     except Interrupted:  # no request left, no turn before the task ends, or a long wait in an interrupted run
-        buffer.progress.unasked = not buffer.progress.http.requests
+        buffer.progress.unrequested = not buffer.progress.http.requests
         return
     except Exception as error:  # noqa: BLE001 - sent to the driver as a value
         buffer.progress.failure = Failure.of(error)
@@ -338,7 +344,7 @@ def _read_slice(
         task_time.reading.discard(task.number)
 
 
-def _source(target: WriteTarget, task: SliceTask, trace: Trace, page: int) -> Record:
+def _row_source(target: WriteTarget, task: SliceTask, trace: Trace, page: int) -> Record:
     """Return the origin of a page's rows, with the request of its response, or else the last one sent for it."""
     noted = trace.drain()
     request = noted.page.request if noted.page is not None else None

@@ -112,7 +112,7 @@ class SliceResult(Struct):
     failure: Failure | None = None
     http: HttpMetrics = field(default_factory=HttpMetrics)
     """Requests, including those for pages that no position covers."""
-    unasked: bool = False
+    unrequested: bool = False
     """Whether it ended before its first request, because its task could send none."""
     conditional: ConditionalResult | None = None
     """The response of a followed source, once the end was reached."""
@@ -161,7 +161,7 @@ class BundleResult(Struct):
     """What the task learned about its access tokens."""
     concurrency: Learned | None = None
     """The concurrency that the task settled on; None if unknown, or reported by an interim result."""
-    vanished: str = ""
+    missing_file: str = ""
     """The file that was removed from outside while it was written, so that the task has no result."""
     unfinished: frozenset[int] = frozenset()
     """In an interim result: the slices that continue, which may have progress. Other slices without any never start."""
@@ -186,8 +186,8 @@ class BundleJob(Struct, frozen=True):
     """Its share of the API's budgets."""
     tokens: Mapping[str, IssuedToken] = field(default_factory=dict)
     """The access tokens that it uses, by key."""
-    live: Path | None = None
-    """The folder in which tasks note what they are doing."""
+    activity_folder: Path | None = None
+    """The folder in which tasks store their activity."""
     limits: Limits = DEFAULT_LIMITS
     """When waiting rows are written."""
     learned: Learned = BEGINNING

@@ -313,7 +313,7 @@ def test_a_task_that_cannot_write_leaves_no_file_behind(tmp_path: Path) -> None:
     pieces = [SliceTask(0, 0, Slice()), SliceTask(1, 1, Slice())]
     result = read_bundle(BundleJob({0: good, 1: bad}, 100, 1), pieces, Clock())
 
-    assert Path(result.vanished).parent == tmp_path / "b"
+    assert Path(result.missing_file).parent == tmp_path / "b"
     assert (list((tmp_path / "a").iterdir()), result.progress) == ([], [])
 
 
@@ -393,7 +393,7 @@ def test_a_task_that_is_late_hands_over_what_it_has_and_begins_nothing_more(tmp_
     result, interim = read_late(tmp_path, Late(clock, 13), clock)
 
     (first,) = result.earlier
-    assert interim.find(0) == first
+    assert interim.load(0) == first
     far = [(item.number, item.last, item.rows) for item in first.progress]
     assert far == [(0, Done(), 10), (1, Checkpoint({"page": 3}), 6)]
     assert [(item.number, item.last, item.rows) for item in result.progress] == [(1, Checkpoint({"page": 4}), 2)]
@@ -427,7 +427,7 @@ def test_a_task_is_late_as_often_as_it_has_something_new(tmp_path: Path) -> None
     (first,) = result.earlier
     assert (first.progress, first.unfinished, first.files) == ([], frozenset({0}), {})
     assert [(item.number, item.rows) for item in result.progress] == [(0, 10)]
-    assert interim.find(1) is None
+    assert interim.load(1) is None
 
 
 def test_what_was_handed_over_stays_when_the_task_cannot_write_any_more(tmp_path: Path) -> None:
@@ -441,7 +441,7 @@ def test_what_was_handed_over_stays_when_the_task_cannot_write_any_more(tmp_path
     clock = Clock()
     result, _ = read_late(tmp_path, Vanishing(clock, 13), clock)
 
-    assert Path(result.vanished).parent == tmp_path / "t"
+    assert Path(result.missing_file).parent == tmp_path / "t"
     (first,) = result.earlier
     assert {path.name for path in (tmp_path / "moved").iterdir()} == {file.path for file in first.files[0]}
 

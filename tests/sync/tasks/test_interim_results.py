@@ -7,27 +7,27 @@ from cdk.sync.tasks.interim_results import InterimResults
 
 def test_what_a_task_leaves_is_found_in_its_order(tmp_path: Path) -> None:
     task, driver = (InterimResults(tmp_path, 7, 1.0, b"key") for _ in range(2))
-    assert driver.find(0) is None
+    assert driver.load(0) is None
     for index, result in enumerate(["first", "second"]):
-        task.leave(index, result)
+        task.store(index, result)
 
-    assert [driver.find(index) for index in range(3)] == ["first", "second", None]
-    assert InterimResults(tmp_path, 8, 1.0, b"key").find(0) is None
+    assert [driver.load(index) for index in range(3)] == ["first", "second", None]
+    assert InterimResults(tmp_path, 8, 1.0, b"key").load(0) is None
 
 
 def test_what_somebody_else_leaves_is_not_looked_at(tmp_path: Path) -> None:
-    InterimResults(tmp_path, 7, 1.0, b"another").leave(0, "planted")
+    InterimResults(tmp_path, 7, 1.0, b"another").store(0, "planted")
     mine = InterimResults(tmp_path, 7, 1.0, b"key")
-    assert mine.find(0) is None
-    mine.leave(1, "of another place")
+    assert mine.load(0) is None
+    mine.store(1, "of another place")
     (tmp_path / "7-1.interim").replace(tmp_path / "7-0.interim")
 
-    assert mine.find(0) is None
+    assert mine.load(0) is None
     assert "key" not in repr(mine).replace("key=", "")
 
 
 def test_a_task_whose_folder_is_elsewhere_leaves_nothing(tmp_path: Path) -> None:
     task = InterimResults(tmp_path / "elsewhere", 7, 1.0, b"key")
-    task.leave(0, "result")
+    task.store(0, "result")
 
-    assert task.find(0) is None
+    assert task.load(0) is None

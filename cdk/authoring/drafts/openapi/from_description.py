@@ -33,12 +33,15 @@ from cdk.testing.simulator.examples import example_of
 _DOCS = "look in the API's documentation"
 _NOT_READ = "only files of the description's folder are read, and it refers to"
 _SERVER = "https://api.example.com"
-_ANY: JsonObject = {"id": "1"}
-_NO_FIELDS = {"authorization", "accept", "content-type"}
+_EXAMPLE: JsonObject = {"id": "1"}
+"""The record of an example whose schema has no fields."""
+
+_IGNORED_HEADERS = {"authorization", "accept", "content-type"}
+"""Header parameters whose definitions OpenAPI ignores, in lower case."""
 
 
 class _Candidate(Struct, frozen=True):
-    """A path that a stream reads."""
+    """A path that a stream reads. name: the stream's. fields: the schemas of the records' fields, by name."""
 
     name: str
     operation: Operation
@@ -52,31 +55,15 @@ class _Candidate(Struct, frozen=True):
 
     @property
     def resource(self) -> str:
-        """The path's name for the records."""
+        """The last segment of the path, which names the records."""
         return (segments(self.operation.resource_path) or [""])[-1]
 
 
 def draft_of(description: Description) -> Draft:
     """Return the draft of a manifest for a description. Raises ConfigError: when it describes no collection."""
-    schemas, left_out = Schemas(description), []
+    schemas = Schemas(description)
     operations = {operation.path: operation for operation in description.operations()}
-    collections: dict[str, RecordList] = {}
-    for path, operation in operations.items():
-        match _why_not(operation) or collection(operation, schemas):
-            case str(reason):
-                left_out.append(LeftOut(path, reason))
-            case RecordList() as one_of_many:
-                collections[path] = one_of_many
-    shapes = {shape(path) for path in collections}
-    for path in [path for path in collections if shape(path).removesuffix("/{}") in shapes - {shape(path)}]:
-        del collections[path]
-        left_out.append(LeftOut(path, "it reads records of another stream by their key"))
-    read: dict[str, str] = {}
-    for path in sorted(collections, key=lambda path: operations[path].method):
-        first = read.setdefault(shape(operations[path].resource_path), path)
-        if first != path and operations[path].method != "GET":
-            del collections[path]
-            left_out.append(LeftOut(path, f"it reads the records of `{first}`"))
+    collections, left_out = _collections(operations, schemas)
     if not collections:
         reasons = Counter(each.reason for each in left_out).most_common(3)
         listed = (
@@ -94,7 +81,33 @@ def draft_of(description: Description) -> Draft:
     return _Drafting(description, schemas, operations, candidates).draft(left_out)
 
 
+def _collections(
+    operations: Mapping[str, Operation], schemas: Schemas
+) -> tuple[Mapping[str, RecordList], Sequence[LeftOut]]:
+    """Return the lists of records that streams read, by path, and the paths that no stream reads."""
+    left_out: list[LeftOut] = []
+    collections: dict[str, RecordList] = {}
+    for path, operation in operations.items():
+        match _why_not(operation) or collection(operation, schemas):
+            case str(reason):
+                left_out.append(LeftOut(path, reason))
+            case RecordList() as records:
+                collections[path] = records
+    shapes = {shape(path) for path in collections}
+    for path in [path for path in collections if shape(path).removesuffix("/{}") in shapes - {shape(path)}]:
+        del collections[path]
+        left_out.append(LeftOut(path, "it reads records of another stream by their key"))
+    read: dict[str, str] = {}
+    for path in sorted(collections, key=lambda path: operations[path].method):
+        first = read.setdefault(shape(operations[path].resource_path), path)
+        if first != path and operations[path].method != "GET":
+            del collections[path]
+            left_out.append(LeftOut(path, f"it reads the records of `{first}`"))
+    return collections, left_out
+
+
 def _why_not(operation: Operation) -> str:
+    """Return why no stream reads an operation, whatever it returns; empty if one may."""
     if operation.deprecated:
         return "it is deprecated"
     return "its path contains `{{` or `{%`" if "{{" in operation.path or "{%" in operation.path else ""
@@ -258,7 +271,7 @@ class _Drafting:
         )
         url_path = urlsplit(self._base(operation)[1]).path.rstrip("/") + bound.pattern
         examples = examples_of(
-            url_path, candidate.collection.path, example_of(schema) or _ANY, pages.probe, operation.method
+            url_path, candidate.collection.path, example_of(schema) or _EXAMPLE, pages.probe, operation.method
         )
         return StreamDraft(name, component, guesses, examples)
 
@@ -303,7 +316,7 @@ class _Drafting:
         """Return the required parameters, with values from the config, or with their only possible value."""
         sent: JsonObject = {}
         for name, each in parameters.items():
-            if not each.required or name in used or name.lower() in _NO_FIELDS:
+            if not each.required or name in used or name.lower() in _IGNORED_HEADERS:
                 continue
             choices = as_list(each.schema.get("enum"))
             sent[name] = str(choices[0]) if len(choices) == 1 else self._paths.field(each)
