@@ -94,6 +94,8 @@ class Stream(metaclass=_StreamType):
     supports_checkpointing: bool = False
     chosen_by_state: bool = False
     """Whether the state selects which of several streams this one delegates to."""
+    grouped: bool = False
+    """Whether its partitions are groups: adding or removing a member changes the groups."""
     max_concurrency: int | None = None
     in_one_task: bool = False
     schema: Mapping[str, object] | type | None = None

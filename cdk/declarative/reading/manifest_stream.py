@@ -59,6 +59,7 @@ class ManifestStream(DeclaredStream):
             self.cursor, self.cursor_field = incremental.cursor, incremental.cursor.field
             self.supports_checkpointing = True
         self.partitioned = reader.router is not None
+        self.grouped = reader.router is not None and reader.router.shares_cursor
         self.has_parents = reader.router is not None and bool(reader.router.parents)
 
     @property
@@ -128,12 +129,6 @@ class ManifestStream(DeclaredStream):
         if self._incremental is not None:
             state = self._with_lookback(self._with_shared_cursor(self._incremental, state))
         return super().starting_from(state)
-
-    @property
-    def grouped(self) -> bool:
-        """Whether its partitions are groups of partitions: adding or removing one member changes the groups."""
-        router = self.reader.router
-        return router is not None and router.shares_cursor
 
     @staticmethod
     def _with_shared_cursor(incremental: Incremental, state: StreamState) -> StreamState:

@@ -50,6 +50,8 @@ def check_streamable(stream: Stream, state: StreamState) -> None:
     reason = None
     if stream.chosen_by_state:
         reason = "its state chooses between two streams"
+    elif stream.grouped:
+        reason = "its partitions are groups, which change with their members"
     elif type(stream).slices is not Stream.slices or not _reader_of(stream).startswith("cdk."):
         reason = "it plans its slices itself"
     elif stream.cursor is not None and stream.cursor.open_ended:

@@ -337,9 +337,16 @@ def test_a_cursor_that_was_changed_under_an_open_batch_is_an_error() -> None:
         reader(stream).partitions(start, end)
 
 
+def grouped() -> Stream:
+    stream = samples.Users()
+    stream.grouped = True
+    return stream
+
+
 @pytest.mark.parametrize(
     ("stream", "words"),
     [
+        (grouped(), "its partitions are groups, which change with their members"),
         (samples.Plain(), "neither a cursor nor pages"),
         (samples.Events(), "the end of its cursor 'seq'"),
         (samples.Versions(), "the end of its cursor 'version'"),

@@ -15,6 +15,7 @@ from cdk.spark.datasource.task_reader import TaskReader
 from cdk.state.wire import decode
 from tests import samples
 from tests.spark.datasource.test_micro_batches import DAY0, HOUR, Clock, Log, Shops, drained, flat, log, reader
+from tests.worlds.test_bounded_runs import World
 
 SECRET = "hunter2-hunter2"
 
@@ -172,3 +173,11 @@ def test_an_offset_with_a_secret_is_refused() -> None:
         run.latestOffset(run.initialOffset(), ReadAllAvailable())
 
     assert SECRET not in str(refused.value)
+
+
+def test_the_cursor_of_all_partitions_of_another_program_looks_back_as_in_other_reads() -> None:
+    stream = World([4, 4], [1] * 6, "list", has_cursor=True).source().open({})[0]
+    run = reader(stream, state={"use_global_cursor": True, "state": {"on": "2024-01-03"}, "lookback_window": 86400})
+    batches, _ = drained(run, run.initialOffset(), ReadAllAvailable())
+
+    assert sorted(flat(batches)) == [101, 102, 103, 201, 202, 203]
