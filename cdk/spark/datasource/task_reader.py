@@ -5,6 +5,7 @@ from math import inf
 
 import pyarrow as pa
 from msgspec import Struct, field
+from msgspec.structs import replace
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -107,11 +108,12 @@ class TaskReader(Struct, frozen=True):
         delivered, warning = set[int](), FirstWarning()
 
         def read(numbered: tuple[int, Slice]) -> Iterator[ReadPage]:
+            # No slice is read again for records that it holds back, so each returns all of its own.
+            slice = replace(numbered[1], holds=False)
             # Only a state in exact form has digests of records; comparing with them costs a digest of each record.
-            edge = numbered[1].edge
-            pages = read_without_boundary_duplicates if edge is not None and edge.keys else read_slice
+            pages = read_without_boundary_duplicates if slice.edge is not None and slice.edge.keys else read_slice
             with copies.lent() as stream:
-                yield from pages(stream, numbered[1])
+                yield from pages(stream, slice)
 
         # Spark reuses its workers: what a task learns of the API must not outlive the task.
         own_run = RunScope().working()

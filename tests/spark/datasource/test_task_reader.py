@@ -1,18 +1,34 @@
 """How slices are dealt to the tasks of a frame, and read there."""
 
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
 
 import pytest
 
-from cdk import ConfigError, Json, JsonSchema, Page, PagedStream, Partition, Slice, list_partitions
+from cdk import (
+    Checkpoint,
+    ConfigError,
+    DatetimeCursor,
+    Item,
+    Json,
+    JsonSchema,
+    Page,
+    PagedStream,
+    Partition,
+    Slice,
+    list_partitions,
+)
 from cdk.base.secret_masking import Secrets
 from cdk.rest.http.egress import Egress, limited
 from cdk.rest.limits.task_budgets import current_share
 from cdk.spark.datasource.filter_pushdown import BatchReader
 from cdk.spark.datasource.open_stream import OpenStream
 from cdk.spark.datasource.task_reader import TaskReader
+from cdk.state.position import Edge
+from cdk.state.slice import WHOLE
 from cdk.state.stream_state import StreamState
+from tests.samples import DAY0, Fixed, moment
 
 
 class Parts(PagedStream):
@@ -92,3 +108,26 @@ def test_a_task_connects_nowhere_where_no_request_may_go() -> None:
     frame = reader(Beside(1), 1)
     with limited(Egress.parse("public")), pytest.raises(ConfigError, match=r"127\.0\.0\.1:9 .*, in read_page\)"):
         list(frame.read(frame.partitions()[0]))
+
+
+class Undated(Fixed):
+    """Each window has a record without a cursor value."""
+
+    cursor = DatetimeCursor("at", start=DAY0, step=timedelta(days=1))
+    schema = {"type": "object", "properties": {"id": {"type": "string"}}}  # noqa: RUF012 - as an author writes it
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        assert slice.window is not None
+        yield {"id": slice.window.start, "at": slice.window.start}
+        yield {"id": f"undated in {slice.window.start}"}
+
+
+def test_no_window_keeps_a_record_without_a_cursor_value_for_another_read() -> None:
+    stream, edge = Undated(), Edge(moment(0), {"of an earlier read": moment(0)})
+    opened = OpenStream(stream, Secrets(), StreamState({WHOLE: Checkpoint({"at": moment(0)}, edge)}))
+    frame = BatchReader(opened, TaskReader.of(opened, 1))
+    (task,) = frame.partitions()
+
+    rows = [id for batch in frame.read(task) for id in batch["id"].to_pylist()]
+
+    assert len(rows) == len(set(rows)) == 2 * len(task.value.slices) == 10
