@@ -843,6 +843,27 @@ BUGS = [
         '__import__("cdk.base.run").base.run._joined("").own(_RunCaches)',
     ),
     Bug(
+        "a query resumes only from what is its stream's",
+        "spark/datasource/offsets",
+        'if (name := offset["stream"]) != stream.name:',
+        'if not (name := offset["stream"]):',
+        "tests/spark/datasource/test_offsets.py",
+    ),
+    Bug(
+        "a query reads nothing again where the source names its partitions anew",
+        "spark/datasource/streaming",
+        "if self._reader.mismatch:",
+        "if False:",
+        "tests/spark/datasource/test_offsets.py",
+    ),
+    Bug(
+        "a filter on a column that holds a secret partition skips no row of it",
+        "spark/datasource/filter_pushdown",
+        "self._may_match(stream.restored(slice.partition))",
+        "self._may_match(slice.partition)",
+        "tests/worlds/test_streaming_reads.py",
+    ),
+    Bug(
         "a filter narrows only who asks for it",
         "spark/datasource/source",
         "if not options.push_down:",

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import canonical
+from cdk.base.wording import did_you_mean
 from cdk.spark.cluster.spark_versions import Ability, require
 from cdk.spark.datasource.filter_pushdown import BatchReader, PushdownReader
 from cdk.spark.datasource.open_stream import OpenStream
@@ -48,6 +49,10 @@ class CdkDataSource(DataSource):
         options = self._options
         if not options.push_down:
             return BatchReader(opened, reading)
+        for name in options.partition_columns:
+            if name not in reading.declared:
+                nearest = did_you_mean(name, reading.declared)
+                raise ConfigError(f"option partition_columns: {opened.stream.name} has no column {name!r}{nearest}")
         return PushdownReader(opened, reading, partition_columns=options.partition_columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name

@@ -17,8 +17,19 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from cdk import CountCursor, DatetimeCursor, Item, Json, Partition, Slice, Stream, StreamState
-from cdk.base.secret_masking import Secrets
+from cdk import (
+    ConfigError,
+    CountCursor,
+    DatetimeCursor,
+    Item,
+    Json,
+    Partition,
+    Slice,
+    Stream,
+    StreamState,
+    list_partitions,
+)
+from cdk.base.secret_masking import SecretMarks, Secrets
 from cdk.base.times.clock import parse_timestamp, write_timestamp
 from cdk.spark.datasource.filter_pushdown import PushdownReader
 from cdk.spark.datasource.open_stream import OpenStream
@@ -218,3 +229,29 @@ def test_only_a_reader_that_was_asked_to_takes_filters(push_down: str) -> None:
     # Spark looks at the class: one that overrides `pushFilters` fails where the session does not push down.
     overrides = "pushFilters" in vars(type(source.reader(source.schema())))
     assert overrides is (push_down == "true")
+
+
+def test_a_partition_column_that_the_stream_lacks_is_refused() -> None:
+    config = '{"base_url": "http://127.0.0.1:1"}'
+    options = {"connector": "shop", "stream": "orders", "config": config, "push_down": "true"}
+    source = CdkDataSource({**options, "partition_columns": "id, Status"})
+
+    with pytest.raises(ConfigError, match=r"_columns: orders has no column 'Status'; did you mean 'status'[?]"):
+        source.reader(source.schema())
+
+
+class Secretive(Towns):
+    def partitions(self) -> Iterable[Partition]:
+        return list_partitions("town", ["hunter2-hunter2", "b"])
+
+
+def test_a_partition_that_a_secret_identifies_is_read_for_its_value() -> None:
+    stream = Secretive()
+    stream.guard(SecretMarks([("town", "hunter2-hunter2")]))
+
+    def restored(wanted: str) -> list[Json]:
+        slices = planned(stream, [EqualTo(("town",), wanted)], columns=("town",))
+        return [stream.restored(slice.partition)["town"] for slice in slices]
+
+    assert restored("hunter2-hunter2") == ["hunter2-hunter2"]
+    assert restored("b") == ["b"]

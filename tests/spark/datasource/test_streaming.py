@@ -126,3 +126,65 @@ def test_a_secret_is_in_no_plan_of_a_query(
     plans = capsys.readouterr().out
     assert "secret_config=*********(redacted)" in plans
     assert KEY not in plans + str(refused.value)
+
+
+SHOPS = """
+import json
+from pathlib import Path
+
+from cdk import DatetimeCursor, Source, Stream, following_partitions, list_partitions
+
+SCHEMA = {"type": "object", "properties": {"id": {"type": "string"}, "at": {"type": "string"}}}
+
+
+class Shops(Stream):
+    cursor = DatetimeCursor("at", start="2024-01-01T00:00:00Z")
+    schema = SCHEMA
+
+    def partitions(self):
+        return list_partitions("account", [self.config["account"], "other"])
+
+    def read_records(self, slice):
+        yield {"id": slice.partition["account"][:5], "at": "2024-01-02T00:00:00Z"}
+
+
+class Orders(Shops):
+    def partitions_since(self, parents):
+        print("lists those of", self.config["account"])
+        return following_partitions(Shops(self.config), parents, shop="id")
+
+    def partitions(self):
+        return self.partitions_since({})
+
+    def read_records(self, slice):
+        assert slice.partition["account"].startswith(slice.partition["shop"])
+        yield {"id": slice.partition["account"], "at": "2024-01-03T00:00:00Z"}
+
+
+class Secretive(Source):
+    stream_classes = (Orders,)
+    config_schema = {"type": "object", "properties": {"account": {"type": "string", "airbyte_secret": True}}}
+"""
+
+
+def test_a_secret_that_identifies_partitions_is_in_no_file_of_a_query_that_goes_on(
+    session: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register(session)
+    (tmp_path / "shops.py").write_text(SHOPS)
+    rows, checkpoint = Counter[str](), tmp_path / "checkpoint"
+    options = {"connector": str(tmp_path / "shops.py"), "secret_config": json.dumps({"account": KEY})}
+    stream = session.readStream.format("cdk").options(**options, stream="orders").load()
+    writer = stream.writeStream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    texts = []
+    for _ in range(2):
+        query = writer.foreachBatch(lambda frame, _: rows.update(row.id for row in frame.collect())).start()
+        assert query.awaitTermination(60)
+        query.explain(extended=True)
+        texts.append(str(query.lastProgress))
+
+    assert rows == {KEY: 1, "other": 1}
+    files = {path: path.read_text() for path in checkpoint.rglob("*") if path.is_file() and path.suffix != ".crc"}
+    assert any("<secret account plain>" in text for text in files.values())
+    assert [path for path, text in files.items() if KEY in text] == []
+    assert KEY not in "".join(texts) + capsys.readouterr().out
