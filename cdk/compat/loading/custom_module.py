@@ -122,7 +122,7 @@ def _importable(folder: Path) -> Iterator[None]:
         sys.path.remove(str(folder))
 
 
-BROUGHT_ALONG = frozenset(("backoff", "cachetools", "dateparser", "isodate", "pytz", "unidecode"))
+BROUGHT_ALONG = frozenset(("anyascii", "backoff", "cachetools", "dateparser", "isodate", "pytz", "unidecode"))
 """The packages of the extra `airbyte`."""
 
 
