@@ -11,8 +11,8 @@ CODE = Path(__file__).parents[2] / "cdk"
 HOUSEHOLD = frozenset({
     "ask", "asked", "at_once", "begun", "dealer", "dealt", "found", "freeze", "given", "going_on", "gone", "here",
     "kept", "known_answers", "left", "made", "mend", "moment", "moments", "one", "ours", "place", "polite", "said",
-    "says", "seen", "settle", "several", "straight", "take", "talk", "tell", "tells", "thaw", "there", "told", "took",
-    "unseen", "unwilling", "wanted", "whole",
+    "says", "seen", "settle", "several", "slip", "slips", "span", "spans", "straight", "take", "talk", "tell", "tells",
+    "thaw", "there", "told", "took", "unseen", "unwilling", "vanished", "wanted", "whole",
 })
 # fmt: on
 MOST = 5

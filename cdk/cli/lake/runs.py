@@ -12,7 +12,7 @@ from cdk.base.wording import counted
 from cdk.cli.options import json_option, number_option
 from cdk.cli.state.options import PipelineFile, pipeline_argument, print_json, translate_errors, trust_option
 from cdk.cli.sync.past_runs import PastRun, past_runs, run_json
-from cdk.cli.sync.stream_table import span
+from cdk.cli.sync.stream_table import duration_text
 
 _FILE_WIDTH = 200
 _COLOURS = {"done": "green", "failed": "red"}
@@ -72,7 +72,7 @@ def _print_table(pipeline: PipelineFile, runs: Sequence[PastRun], *, by_stream: 
 def _cells(run: PastRun, name: str, last: str, pipeline: PipelineFile) -> Iterator[Text]:
     yield Text(name)
     yield Text("" if run.started is None else run.started.strftime("%Y-%m-%d %H:%M:%S"))
-    duration = "" if run.length is None else span(run.length.total_seconds())
+    duration = "" if run.length is None else duration_text(run.length.total_seconds())
     yield Text(duration if run.reported or not duration else f"≥ {duration}")
     for figure in (run.sums.receipt.read, run.sums.receipt.landed, run.sums.commits):
         yield Text(f"{figure:,}")

@@ -18,7 +18,7 @@ from cdk.base.wording import counted
 from cdk.cli.command_errors import STALE
 from cdk.cli.options import duration_option, json_option
 from cdk.cli.state.options import PipelineFile, pipeline_argument, print_json, translate_errors
-from cdk.cli.sync.stream_table import span
+from cdk.cli.sync.stream_table import duration_text
 from cdk.lake.admin.freshness import NO_LIMITS, Freshness, FreshnessLimits
 from cdk.lake.admin.table_facts import TableFacts, TableRequest, tables_of
 from cdk.lake.storage.folder import LocalFolder
@@ -188,7 +188,7 @@ def _remarks(facts: TableFacts, freshness: Freshness) -> Iterator[Text]:
 
 
 def _ago(length: timedelta | None) -> str:
-    return "" if length is None else span(length.total_seconds())
+    return "" if length is None else duration_text(length.total_seconds())
 
 
 def _size(number: float) -> str:

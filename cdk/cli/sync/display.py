@@ -17,7 +17,7 @@ from rich.text import Text
 from cdk.base.values import JsonValue
 from cdk.base.wording import counted
 from cdk.cli.sync.json_log import JsonLog
-from cdk.cli.sync.stream_table import MARKS, Pace, doing_text, how_far, screen, span
+from cdk.cli.sync.stream_table import MARKS, Pace, doing_text, duration_text, how_far, screen
 from cdk.lake.delta.write_modes import traits_of
 from cdk.rest.http.activity import StreamActivity
 from cdk.rest.http.metrics import HttpMetrics
@@ -137,11 +137,11 @@ class Display:
 
     def _head(self, now: float) -> Text:
         written = sum(report.written for report in self._reports)
-        head = Text(f" {self._pipeline}  {counted(written, 'row')} in {span(now - self._started)}")
+        head = Text(f" {self._pipeline}  {counted(written, 'row')} in {duration_text(now - self._started)}")
         if not self._reports:
             head.append(", inspecting the tables", "dim")
         elif self._committed is not None:
-            head.append(f", last commit {span(now - self._committed)} ago", "dim")
+            head.append(f", last commit {duration_text(now - self._committed)} ago", "dim")
         elif self._commit_due is None:
             head.append(", starting Spark", "dim")
         else:
@@ -150,7 +150,7 @@ class Display:
             head.append(f", {self._ending}: ending at the next checkpoints", "yellow")
         elif self._commit_due is not None:
             remaining = self._commit_due - now
-            head.append(f", next in {span(remaining)}" if remaining >= 1 else ", next is due", "dim")
+            head.append(f", next in {duration_text(remaining)}" if remaining >= 1 else ", next is due", "dim")
         return head
 
     def summary(self, result: SyncResult, target: str | Path, *, console: Console | None = None) -> None:
@@ -300,5 +300,5 @@ def _requests(http: HttpMetrics) -> str:
     if not http.requests:
         return ""
     again = f", {http.retries:,} retried" if http.retries else ""
-    waited = f", {span(http.waited_seconds)} of waiting" if http.waited_seconds >= 1 else ""
+    waited = f", {duration_text(http.waited_seconds)} of waiting" if http.waited_seconds >= 1 else ""
     return f"; {counted(http.requests, 'request')}, {filesize.decimal(http.received_bytes)} received{again}{waited}"

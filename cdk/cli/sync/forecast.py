@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cdk.base.wording import counted
 from cdk.cli.sync.past_runs import PastRun
-from cdk.cli.sync.stream_table import span
+from cdk.cli.sync.stream_table import duration_text
 from cdk.lake.admin.diff import values
 from cdk.sync.loop.preview import PlannedRead
 
@@ -45,7 +45,8 @@ def expected_rows(planned: PlannedRead, runs: Sequence[PastRun], now: datetime) 
     rows, between = sum(each.sums.receipt.landed for each in since), newest - oldest
     return Forecast(
         rows * max(0.0, (now - newest) / between),
-        f"as {counted(rows, 'row')} in {span(between.total_seconds())} of the last {counted(len(since), 'run')}",
+        f"as {counted(rows, 'row')} in {duration_text(between.total_seconds())} "
+        f"of the last {counted(len(since), 'run')}",
     )
 
 
@@ -61,7 +62,8 @@ def expected_seconds(runs: Sequence[PastRun], streams: Collection[str]) -> Forec
     ]
     if not lengths:
         return None
-    about = f"{span(min(lengths))} to {span(max(lengths))}" if len(lengths) > 1 else "as long as it took"
+    least, most = duration_text(min(lengths)), duration_text(max(lengths))
+    about = f"{least} to {most}" if len(lengths) > 1 else "as long as it took"
     return Forecast(median(lengths), f"the median of the last {counted(len(lengths), 'run')}, {about}")
 
 

@@ -16,7 +16,7 @@ from cdk.cli.options import custom_code_option, json_option, number_option, pipe
 from cdk.cli.pipeline_from_file import config_file, file_pipeline
 from cdk.cli.sync.forecast import Forecast, changes, expected_rows, expected_seconds
 from cdk.cli.sync.past_runs import PastRun, past_runs
-from cdk.cli.sync.stream_table import span
+from cdk.cli.sync.stream_table import duration_text
 from cdk.lake.admin.diff import shown, values
 from cdk.lake.admin.locate import locations_in
 from cdk.lake.storage.object_store import folder_at
@@ -56,7 +56,7 @@ def plan(pipeline: Path, *, most: int, allow_custom_code: bool, as_json: bool) -
             for line in _lines(each, runs):
                 click.echo(secrets.mask(line))
         seconds = expected_seconds(runs.of_pipeline, streams)
-        expected = [] if seconds is None else [f"expected to take {span(seconds.amount)}: {seconds.how}"]
+        expected = [] if seconds is None else [f"expected to take {duration_text(seconds.amount)}: {seconds.how}"]
         for line in (*map(secrets.mask, runner.notes()), *expected, "nothing was written"):
             click.echo(line)
     return 1 if failed else 0

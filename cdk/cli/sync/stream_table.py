@@ -62,7 +62,9 @@ def how_far(report: StreamReport, remaining: float | None = None) -> str:
     if not report.all_planned:
         return f"{done:,}/{planned:,}+ slices"
     share = f"{done:,}/{planned:,} slices, {100 * done // planned}%"
-    return share if remaining is None or report.status is not Status.READING else f"{share}, {span(remaining)} left"
+    if remaining is None or report.status is not Status.READING:
+        return share
+    return f"{share}, {duration_text(remaining)} left"
 
 
 def doing_text(doing: StreamActivity | None, now: float) -> str:
@@ -74,11 +76,11 @@ def doing_text(doing: StreamActivity | None, now: float) -> str:
         return ""
     parts = [f"{counted(doing.pages, 'page')} more"] if doing.pages else []
     if doing.until > now:
-        parts.append(f"retrying in {span(max(1.0, doing.until - now))}: {doing.why}")
+        parts.append(f"retrying in {duration_text(max(1.0, doing.until - now))}: {doing.why}")
     return ", ".join(parts)
 
 
-def span(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Format a duration: `18 s`, `2 m 05 s`, `1 h 20 m`, `3 d 04 h`."""
     rounded = round(seconds)
     if rounded < 60:  # noqa: PLR2004 - seconds of a minute

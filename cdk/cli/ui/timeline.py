@@ -64,7 +64,7 @@ class _Run(Struct, frozen=True):
     newest: bool
 
     @property
-    def span(self) -> timedelta:
+    def duration(self) -> timedelta:
         return self.times[-1] - self.times[0]
 
     @property
@@ -145,9 +145,9 @@ def _run(group: Sequence[Entry], reports: Mapping[str, Json], stream: str, *, ne
 def _axis(runs: Sequence[_Run]) -> tuple[list[float], float, float]:
     """Return the x of each run's start, pixels per second, and the least width of a run. All gaps are equally wide."""
     gap, least = _GAPS / len(runs), _NARROWEST / len(runs)
-    seconds = sum(run.span.total_seconds() for run in runs)
+    seconds = sum(run.duration.total_seconds() for run in runs)
     scale = (WIDTH - _MARGIN - _LABEL - _GAPS - _NARROWEST) / seconds if seconds else 0.0
-    widths = [run.span.total_seconds() * scale + least + gap for run in runs]
+    widths = [run.duration.total_seconds() * scale + least + gap for run in runs]
     return [_MARGIN + start for start in accumulate(widths[:-1], initial=0.0)], scale, least
 
 

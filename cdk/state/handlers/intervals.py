@@ -27,30 +27,30 @@ Intervals: TypeAlias = tuple[Interval, ...]
 """A normal set of intervals."""
 
 
-def normal(spans: Iterable[Interval]) -> Intervals:
+def normal(intervals: Iterable[Interval]) -> Intervals:
     """Return intervals as a normal set that covers the same time."""
     merged: list[Interval] = []
-    for span in sorted(spans):
-        if span.start >= span.end:
+    for interval in sorted(intervals):
+        if interval.start >= interval.end:
             continue
-        if merged and span.start <= merged[-1].end:
-            merged[-1] = Interval(merged[-1].start, max(merged[-1].end, span.end))
+        if merged and interval.start <= merged[-1].end:
+            merged[-1] = Interval(merged[-1].start, max(merged[-1].end, interval.end))
         else:
-            merged.append(span)
+            merged.append(interval)
     return tuple(merged)
 
 
-def minus(spans: Intervals, others: Intervals) -> Intervals:
-    """Return the time in `spans` that is not in `others`."""
+def minus(intervals: Intervals, others: Intervals) -> Intervals:
+    """Return the time in `intervals` that is not in `others`."""
     remaining: list[Interval] = []
-    for span in spans:
-        start = span.start
+    for interval in intervals:
+        start = interval.start
         for other in others:
-            if other.end <= start or span.end <= other.start:
+            if other.end <= start or interval.end <= other.start:
                 continue
             remaining.append(Interval(start, other.start))
             start = other.end
-        remaining.append(Interval(start, span.end))
+        remaining.append(Interval(start, interval.end))
     return normal(remaining)
 
 
@@ -64,14 +64,14 @@ def ceiling(timestamp: datetime, bucket: timedelta) -> datetime:
     return timestamp + (_MONDAY - timestamp) % bucket
 
 
-def outward(span: Interval, bucket: timedelta) -> Interval:
+def outward(interval: Interval, bucket: timedelta) -> Interval:
     """Extend an interval to the whole buckets that it touches."""
-    return Interval(floor(span.start, bucket), ceiling(span.end, bucket))
+    return Interval(floor(interval.start, bucket), ceiling(interval.end, bucket))
 
 
-def inward(spans: Intervals, bucket: timedelta) -> Intervals:
+def inward(intervals: Intervals, bucket: timedelta) -> Intervals:
     """Shrink each interval to the whole buckets inside it."""
-    return normal(Interval(ceiling(span.start, bucket), floor(span.end, bucket)) for span in spans)
+    return normal(Interval(ceiling(interval.start, bucket), floor(interval.end, bucket)) for interval in intervals)
 
 
 def require_zone(timestamp: datetime, what: str) -> datetime:

@@ -31,7 +31,7 @@ class Planned(Struct, frozen=True):
 
     requested: Interval
     """The request, extended by the part of the gap before it that the run fills."""
-    spans: Intervals
+    unread: Intervals
     """The unread part of `requested`, oldest first; empty if the run is redundant."""
     gap: Interval | None = None
     """The range that stays unread between the newest covered range and `requested`."""
@@ -39,7 +39,7 @@ class Planned(Struct, frozen=True):
     @property
     def skip(self) -> bool:
         """Whether there is nothing to read."""
-        return not self.spans
+        return not self.unread
 
 
 class RedundantRunSkipHandler:
@@ -57,9 +57,9 @@ class RedundantRunSkipHandler:
         # `digest` starts with the name of the hash; 64 bits of it suffice to tell selections apart.
         self.selection = digest(canonical(selection).encode()).partition(":")[2][:16]
         path = f"state of {run.log.key} {self.slot}"
-        shown, newest = run.shown(self.slot, INTERVALS), run.newest_value(self.slot, INTERVALS)
+        visible, newest = run.shown(self.slot, INTERVALS), run.newest_value(self.slot, INTERVALS)
         # A run that ignores the state compares with nothing, but still adds to what earlier runs covered.
-        self._shown = _read(shown, self.selection, path)
+        self._visible = _read(visible, self.selection, path)
         self._covered = _read(newest, self.selection, path)
         # A bucket that had not ended when the read started may have grown since.
         self._settled = floor(run.log.clock() - run.options.settle, self._bucket)
@@ -78,7 +78,7 @@ class RedundantRunSkipHandler:
         if start >= end:
             raise ConfigError(f"found {start.isoformat()} to {end.isoformat()}, expected a start before the end")
         requested, gap = outward(Interval(start, end), self._bucket), None
-        covered = inward(self._shown, self._bucket)
+        covered = inward(self._visible, self._bucket)
         if covered and covered[-1].end < requested.start:
             gap = Interval(covered[-1].end, requested.start)
             logger.info("%s: no run has read %s", self.slot, _range_text(gap))
@@ -113,7 +113,7 @@ class RedundantRunSkipHandler:
         Return whether there were any. Raises BugError: when a step failed.
         """
         if known := bool(self._covered):
-            self._shown = self._covered = ()
+            self._visible = self._covered = ()
             self.propose()
         return known
 
@@ -122,9 +122,9 @@ class RedundantRunSkipHandler:
         if not ok:
             self._failed.add(step)
 
-    def cover(self, span: Interval) -> None:
+    def cover(self, interval: Interval) -> None:
         """Record that a range was read completely and is durable; `update_state` does so for all ranges of a plan."""
-        settled = Interval(require_zone(span.start, "start"), min(require_zone(span.end, "end"), self._settled))
+        settled = Interval(require_zone(interval.start, "start"), min(require_zone(interval.end, "end"), self._settled))
         self._done = normal([*self._done, settled])
 
     def update_state(
@@ -141,17 +141,17 @@ class RedundantRunSkipHandler:
         are passed.
         """
         if planned is not None:
-            spans = planned.spans
+            intervals = planned.unread
         elif start_time_millis is not None and end_time_millis is not None and start_time_millis < end_time_millis:
-            spans = (Interval(_of_millis(start_time_millis), _of_millis(end_time_millis)),)
+            intervals = (Interval(_of_millis(start_time_millis), _of_millis(end_time_millis)),)
         else:
             raise ConfigError("found no plan, expected one, or a start_time_millis before an end_time_millis")
         if self._failed:
             logger.info("%s: not recorded as read: %s failed", self.slot, ", ".join(sorted(self._failed)))
             return False
-        for span in spans:
-            self.cover(span)
-        if spans:
+        for interval in intervals:
+            self.cover(interval)
+        if intervals:
             self.propose()
         return bool(minus(inward(self._done, self._bucket), self._covered))
 
@@ -161,9 +161,9 @@ class RedundantRunSkipHandler:
             raise BugError(
                 f"{self.slot}: the steps {', '.join(sorted(self._failed))} failed; expected no proposal after a failure"
             )
-        spans = normal([*self._covered, *inward(self._done, self._bucket)])
-        newest = spans[-self._run.options.max_intervals :]
-        covered = [[span.start.isoformat(), span.end.isoformat()] for span in newest]
+        intervals = normal([*self._covered, *inward(self._done, self._bucket)])
+        newest = intervals[-self._run.options.max_intervals :]
+        covered = [[interval.start.isoformat(), interval.end.isoformat()] for interval in newest]
         self._run.session.propose(self.slot, INTERVALS.of({"selection": self.selection, "covered": covered}))
 
 
@@ -179,13 +179,13 @@ def _read(value: Stored, selection: str, path: str) -> Intervals:
     if not isinstance(covered, list) or not isinstance(value.get("selection"), str):
         raise BadState(path, value, "an object with `selection` and `covered`")
     try:
-        spans = [Interval(*(require_zone(datetime.fromisoformat(text), path) for text in pair)) for pair in covered]
+        intervals = [Interval(*(require_zone(datetime.fromisoformat(text), path) for text in pair)) for pair in covered]
     except (TypeError, ValueError, ConfigError) as error:
         raise BadState(f"{path} covered", covered, "pairs of timestamps with a time zone") from error
-    if any(span.start >= span.end for span in spans):
+    if any(interval.start >= interval.end for interval in intervals):
         raise BadState(f"{path} covered", covered, "pairs of timestamps, the earlier one first")
-    return normal(spans) if value["selection"] == selection else ()
+    return normal(intervals) if value["selection"] == selection else ()
 
 
-def _range_text(span: Interval) -> str:
-    return f"{span.start.isoformat()} to {span.end.isoformat()}"
+def _range_text(interval: Interval) -> str:
+    return f"{interval.start.isoformat()} to {interval.end.isoformat()}"

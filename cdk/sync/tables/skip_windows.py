@@ -123,8 +123,8 @@ class SkipWindows:
             case {"selection": handler.selection, "start": str(start), "end": str(end)}:
                 # A bucket that had not ended when an interrupted read started may have grown since.
                 settled = min(datetime.fromisoformat(saved.started_at), self._started) - self._options.settle
-                span = Interval(datetime.fromisoformat(start), min(datetime.fromisoformat(end), settled))
-                return handler.update_state(Planned(span, normal([span]))) or news
+                interval = Interval(datetime.fromisoformat(start), min(datetime.fromisoformat(end), settled))
+                return handler.update_state(Planned(interval, normal([interval]))) or news
             case _:
                 return news
 

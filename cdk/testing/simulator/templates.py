@@ -136,8 +136,8 @@ class RequestTemplate(Struct, frozen=True):
 
 
 def _without_groups(located: re.Match[str]) -> str:
-    spans = [(0, 0), *(located.span(at) for at in range(1, located.re.groups + 1)), (len(located.string), 0)]
-    return "".join(located.string[end:begin] for (_, end), (begin, _) in pairwise(spans))
+    parts = [(0, 0), *(located.span(at) for at in range(1, located.re.groups + 1)), (len(located.string), 0)]
+    return "".join(located.string[end:begin] for (_, end), (begin, _) in pairwise(parts))
 
 
 def probe_windows(cursor: Cursor | None) -> Sequence[Window | None]:

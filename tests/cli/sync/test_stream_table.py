@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from cdk.cli.sync.stream_table import Pace, doing_text, how_far, screen, span
+from cdk.cli.sync.stream_table import Pace, doing_text, duration_text, how_far, screen
 from cdk.rest.http.activity import StreamActivity
 from cdk.sync.reports.stream_report import Status, StreamReport
 
@@ -66,7 +66,7 @@ def test_the_rate_is_that_of_the_time_in_which_rows_came() -> None:
     [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1 m 00 s"), (125, "2 m 05 s"), (3600, "1 h 00 m"), (90_000, "25 h 00 m")],
 )
 def test_spans_of_time(seconds: float, said: str) -> None:
-    assert span(seconds) == said
+    assert duration_text(seconds) == said
 
 
 @pytest.mark.parametrize("width", [30, 40, 60, 80, 200])

@@ -55,7 +55,7 @@ class World:
     def planned(self, start: float, end: float, **options: Json) -> list[tuple[float, float]]:
         """What a run would read, in days of May; it is not read."""
         with self.handler(**options) as handler:
-            return days(*handler.plan(MAY + start * DAY, MAY + end * DAY).spans)
+            return days(*handler.plan(MAY + start * DAY, MAY + end * DAY).unread)
 
     @property
     def covered(self) -> list[tuple[float, float]]:
@@ -125,7 +125,7 @@ def test_another_selection_is_read_anew() -> None:
     world.run(10, 20, selection={"tables": ["a"]})
 
     assert world.planned(10, 20, selection={"tables": ["a"]}) == []
-    assert world.run(12, 14, selection={"tables": ["a", "b"]}).spans
+    assert world.run(12, 14, selection={"tables": ["a", "b"]}).unread
     assert world.covered == [(12, 14)]
 
 
@@ -164,7 +164,7 @@ def test_a_forced_run_reads_all_and_forgets_nothing(option: str) -> None:
     world.run(10, 20)
     planned = world.run(15, 17, **{option: True})
 
-    assert days(*planned.spans) == [(15, 17)]
+    assert days(*planned.unread) == [(15, 17)]
     assert world.covered == [(10, 20)]
 
 
@@ -173,7 +173,7 @@ def test_a_run_that_ignores_its_new_state_stores_nothing() -> None:
     world.run(10, 20)
     before = dict(world.store.objects)
 
-    assert days(*world.run(15, 25, ignore_new_state=True).spans) == [(20, 25)]
+    assert days(*world.run(15, 25, ignore_new_state=True).unread) == [(20, 25)]
     assert world.store.objects == before
 
 
@@ -185,7 +185,7 @@ def test_a_run_again_from_an_earlier_record_sees_what_that_one_saw() -> None:
         planned = handler.plan(MAY + 10 * DAY, MAY + 14 * DAY)
         handler.update_state(planned)
 
-    assert days(*planned.spans) == [(12, 14)]
+    assert days(*planned.unread) == [(12, 14)]
     assert world.covered == [(10, 20)]
 
 
@@ -195,7 +195,7 @@ def test_without_stateful_ingestion_nothing_is_skipped() -> None:
 
     with world.handler(enabled=False) as handler:
         planned = handler.plan(MAY + 10 * DAY, MAY + 20 * DAY)
-    assert days(*planned.spans) == [(10, 20)]
+    assert days(*planned.unread) == [(10, 20)]
 
 
 @pytest.mark.parametrize(("settle", "covered"), [("0s", [(25, 30)]), ("6h", [(25, 29)]), ("2d", [(25, 28)])])
@@ -261,8 +261,8 @@ def test_a_gap_is_filled_as_far_as_is_allowed(caplog: pytest.LogCaptureFixture) 
     with world.handler() as handler:
         reported = handler.plan(MAY + 20 * DAY, MAY + 21 * DAY)
 
-    assert (days(*planned.spans), days(planned.gap)) == ([(15, 21)], [(2, 15)])
-    assert (days(*reported.spans), days(reported.gap)) == ([(20, 21)], [(2, 20)])
+    assert (days(*planned.unread), days(planned.gap)) == ([(15, 21)], [(2, 15)])
+    assert (days(*reported.unread), days(reported.gap)) == ([(20, 21)], [(2, 20)])
     assert "no run has read 2024-05-03T00:00:00+00:00 to 2024-05-21T00:00:00+00:00" in caplog.text
 
 
@@ -317,7 +317,7 @@ def test_over_any_runs_each_hour_is_read_until_it_counts_and_never_after(
             planned = handler.plan(MAY + first * HOUR, MAY + (first + length) * HOUR)
             handler.report_current_run_status("read", ok=succeeds)
             handler.update_state(planned)
-        read = {hour for start, end in days(*planned.spans) for hour in range(round(start * 24), round(end * 24))}
+        read = {hour for start, end in days(*planned.unread) for hour in range(round(start * 24), round(end * 24))}
 
         assert read == (wanted if forced else wanted - counted)
         counted |= {hour for hour in read if succeeds and hour < 250}
