@@ -744,7 +744,12 @@ BUGS = [
         "elif reading >= self.level:",
         "else:",
     ),
-    Bug("complaints make it read less", "base/process/concurrency", "self._go(self.level // 2, reading)\n", "pass\n"),
+    Bug(
+        "complaints make it read less",
+        "base/process/concurrency",
+        "self._set_level(self.level // 2, reading)\n",
+        "pass\n",
+    ),
     Bug(
         "a level that brought a complaint is shunned", "base/process/concurrency", "self._since <= self._shun", "False"
     ),
@@ -2200,7 +2205,7 @@ BUGS = [
     Bug(
         "a history has a door of its own",
         "sync/tables/table_fit",
-        ".check([Use.HISTORY, *also], written)",
+        ".check([Use.HISTORY, *changes], written)",
         ".check([])",
         "tests/lake/delta/test_table_guard.py",
     ),
@@ -3382,7 +3387,7 @@ BUGS = [
     Bug(
         "a parameter that may be a filter is no paginator",
         "authoring/detection",
-        "each.works or (each.works is None and each.shown)",
+        "each.works or (each.works is None and each.suggested)",
         "each.works or each.works is None",
     ),
     Bug(

@@ -14,7 +14,7 @@ def key_candidates(records: Sequence[Record]) -> list[str]:
     """Return fields with a different value in each record, those with a key's name first; none for a single record."""
     unique = [
         name
-        for name in _everywhere(records)
+        for name in _common_fields(records)
         if all(type(record[name]) in {str, int} for record in records)
         and len({record[name] for record in records}) == len(records)
         and not _is_date(name, records)
@@ -24,10 +24,10 @@ def key_candidates(records: Sequence[Record]) -> list[str]:
 
 def cursor_candidates(records: Sequence[Record]) -> list[str]:
     """Return fields with a date in each record; names that suggest a change come first, then those of a creation."""
-    return sorted((name for name in _everywhere(records) if _is_date(name, records)), key=_cursor_rank)
+    return sorted((name for name in _common_fields(records) if _is_date(name, records)), key=_cursor_rank)
 
 
-def _everywhere(records: Sequence[Record]) -> list[str]:
+def _common_fields(records: Sequence[Record]) -> list[str]:
     """Return the fields that all records have; none for fewer than two records."""
     if len(records) < 2:  # noqa: PLR2004 - of one record, every field is unique
         return []

@@ -28,10 +28,18 @@ from cdk.state.stream_state import StreamState
 from cdk.streams.stream import Stream
 
 _PAGES = {"page": "page", "currentpage": "page", "pagenumber": "pageNumber", "pageindex": "pageIndex"}
+"""Fields of responses that repeat the number of the page, in lower case, each with the parameter that it may come from.
+"""
+
 _OTHERS = ("offset", "skip", "startat", "startindex", "limit", "perpage", "pagesize", "size", "maxresults")
+"""Fields of responses that repeat other parameters of pagination, which have the same names."""
+
 _NEXT_FIELDS = 6
 """The most parameters that are tried together with a field that names the next page."""
+
 _DEEPEST = 4
+"""The most levels of objects in which fields of a body are searched."""
+
 _PARAMETERS = ("request_parameters", "request_body_json", "request_body_data")
 _JSON_LINES = re.compile(r"nd-?json|json-?l")
 _GZIP = b"\x1f\x8b"
@@ -55,7 +63,7 @@ class Trial(Struct, frozen=True):
     """A paginator that was tried.
 
     works: None if the responses do not tell. retriever: the fields to change in the stream's.
-    shown: whether there is evidence for it: the request or the response has a trace of it, or its first page, when
+    suggested: whether there is evidence for it: the request or the response has a trace of it, or its first page, when
     requested explicitly, has the same records. Without evidence, it is merely common among APIs.
     """
 
@@ -63,7 +71,7 @@ class Trial(Struct, frozen=True):
     retriever: Mapping[str, JsonValue]
     works: bool | None
     why: str
-    shown: bool
+    suggested: bool
     requested: bool
     """Whether the unchanged request already sends the parameter that asks for a page."""
 
@@ -98,7 +106,7 @@ class Detection(Struct, frozen=True):
         Among uncertain paginators, those whose parameter the request has come first: without the parameter, a header
         `Link` may name no next page.
         """
-        likely = [each for each in self.trials if each.works or (each.works is None and each.shown)]
+        likely = [each for each in self.trials if each.works or (each.works is None and each.suggested)]
         return min(likely, key=lambda each: (not each.works, not each.requested), default=None)
 
 
@@ -133,8 +141,8 @@ def detect_pages(
         raise ConfigError(f"{name}: found {_shown(where)} {problem}")
     tried: list[Trial] = []
     guesses = _guesses(name, first.answer, body, where, records, once=once)
-    for guess, shown in chain(() if once else trials.own(), guesses):
-        tried.append(trials.trial(guess, where, None if once else records, shown=shown))
+    for guess, suggested in chain(() if once else trials.own(), guesses):
+        tried.append(trials.trial(guess, where, None if once else records, suggested=suggested))
         if tried[-1].works:
             break
     further = {_shown(path): len(lists[path]) for path in others if not problem_of(lists[path])}
@@ -187,12 +195,9 @@ class _Trials:
         return taken
 
     def trial(
-        self, guess: PaginatorGuess, where: Sequence[str], records: Sequence[JsonValue] | None, *, shown: bool
+        self, guess: PaginatorGuess, where: Sequence[str], records: Sequence[JsonValue] | None, *, suggested: bool
     ) -> Trial:
-        """Try a paginator, with the records of the first page; None: do not try it.
-
-        shown: passed on to the trial.
-        """
+        """Try a paginator. records: those of the first page; None: do not try it. suggested: as in `Trial`."""
         assert guess.component is not None
         changes: JsonObject = {"paginator": guess.component}
         requester = as_object(self._retriever.get("requester"))
@@ -212,7 +217,7 @@ class _Trials:
         retriever: JsonObject = {"paginator": guess.component}
         if changed:
             retriever["requester"] = changed
-        return Trial(guess, retriever, works, why, shown, requested)
+        return Trial(guess, retriever, works, why, suggested, requested)
 
 
 def _parts(requester: Mapping[str, JsonValue]) -> Mapping[str, Mapping[str, JsonValue]]:
@@ -320,11 +325,11 @@ def _guesses(
         ),
     )
     tried: set[str] = set()
-    for is_shown, guess in guesses:
+    for suggested, guess in guesses:
         if guess.component is not None and (text := canonical(guess.component)) not in tried:
             tried.add(text)
             strategy = as_object(as_object(guess.component).get("pagination_strategy"))
-            yield guess, is_shown or strategy.get("inject_on_first_request") is True
+            yield guess, suggested or strategy.get("inject_on_first_request") is True
 
 
 def _schema(value: JsonValue) -> Mapping[str, JsonValue]:

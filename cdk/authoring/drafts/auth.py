@@ -12,8 +12,13 @@ from cdk.authoring.drafts.names import snake
 from cdk.base.values import JsonObject, JsonValue, as_object, as_string, canonical, from_json
 
 _FLOWS = ("clientCredentials", "application", "authorizationCode", "accessCode")
+"""Names of OAuth flows in OpenAPI 3 and Swagger 2, the preferred first; the first two need no refresh token."""
+
+_EXAMPLE_TOKEN = "a-token-of-the-tests"  # noqa: S105 - not a real one
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z-]{0,19}")
 _PREFIX = re.compile(r"[`'\"](?:Authorization: ?)?([A-Za-z][A-Za-z-]*(?: | [a-z]+=))[<{\[A-Z]")
+"""Text of a description that shows what precedes the key in a header, as in `Authorization: Token <key>`."""
+
 _CHECK = "`spark-cdk check` with your credentials"
 
 
@@ -93,21 +98,24 @@ def bearer(config: ConfigFields, token: str | None = None) -> JsonObject:
     return {"type": "BearerAuthenticator", "api_token": expression}
 
 
-def basic(config: ConfigFields, login: str | None = None) -> JsonObject:
-    """Return an authenticator with a user and a password of the config. login: their values, `user:password`."""
-    known = (None, None) if login is None else login.partition(":")[::2]
+def basic(config: ConfigFields, credentials: str | None = None) -> JsonObject:
+    """Return an authenticator with a user and a password of the config. credentials: their values, `user:password`."""
+    known = (None, None) if credentials is None else credentials.partition(":")[::2]
     user = config.add("username", {"type": "string", "title": "user"}, value=known[0])
     password = config.add("password", _secret("password"), value=known[1])
     return {"type": "BasicHttpAuthenticator", "username": user, "password": password}
 
 
-def api_key(config: ConfigFields, header: str, part: str, prefix: str = "", key: str | None = None) -> JsonObject:
-    """Return an authenticator that sends a key of the config in a header or a parameter. key: its value, if known."""
-    expression = config.add("api_key", _secret(f"key ({header})"), value=key)
+def api_key(config: ConfigFields, name: str, part: str, prefix: str = "", key: str | None = None) -> JsonObject:
+    """Return an authenticator that sends a key of the config in a header or a parameter. key: its value, if known.
+
+    part: `header` or `request_parameter`. name: of the header or parameter. prefix: precedes the key.
+    """
+    expression = config.add("api_key", _secret(f"key ({name})"), value=key)
     return {
         "type": "ApiKeyAuthenticator",
         "api_token": f"{prefix}{expression}",
-        "inject_into": {"type": "RequestOption", "inject_into": part, "field_name": header},
+        "inject_into": {"type": "RequestOption", "inject_into": part, "field_name": name},
     }
 
 
@@ -116,8 +124,8 @@ def authenticator_of_header(authorization: str, config: ConfigFields) -> JsonObj
     scheme, _, credentials = authorization.partition(" ")
     if scheme.lower() == "bearer" and credentials:
         return bearer(config, credentials)
-    if scheme.lower() == "basic" and (login := _login_of(credentials)) is not None:
-        return basic(config, login)
+    if scheme.lower() == "basic" and (decoded := _decoded(credentials)) is not None:
+        return basic(config, decoded)
     prefix = f"{scheme} " if credentials and _SCHEME.fullmatch(scheme) else ""
     return api_key(config, "Authorization", "header", prefix, authorization.removeprefix(prefix))
 
@@ -131,7 +139,7 @@ def session_login(requester: JsonObject, token_path: Sequence[str], life: str = 
         "expiration_duration": life,
         "request_authentication": {"type": "Bearer"},
     }
-    answer: JsonValue = "a-token-of-the-tests"
+    answer: JsonValue = _EXAMPLE_TOKEN
     for name in reversed(token_path):
         answer = {name: answer}
     path, method = as_string(requester["path"]), as_string(requester["http_method"])
@@ -140,13 +148,13 @@ def session_login(requester: JsonObject, token_path: Sequence[str], life: str = 
     return Login({"authenticator": authenticator}, [guess], [Example(path, answer, method=method)])
 
 
-def _login_of(text: str) -> str | None:
+def _decoded(text: str) -> str | None:
     """Decode `user:password` from base64; None if the text is not that."""
     try:
-        login = b64decode(text, validate=True).decode()
+        credentials = b64decode(text, validate=True).decode()
     except ValueError:
         return None
-    return login if ":" in login else None
+    return credentials if ":" in credentials else None
 
 
 def _key(name: str, scheme: Mapping[str, JsonValue], config: ConfigFields) -> tuple[JsonObject, str, Sequence[Example]]:
@@ -179,7 +187,7 @@ def _oauth(
     }
     if not client:
         component["refresh_token"] = config.add("refresh_token", _secret("refresh token"))
-    answer: JsonObject = {"access_token": "a-token-of-the-tests", "token_type": "Bearer", "expires_in": 3600}
+    answer: JsonObject = {"access_token": _EXAMPLE_TOKEN, "token_type": "Bearer", "expires_in": 3600}
     what = f"OAuth 2.0, {'client credentials' if client else 'a refresh token'}"
     return component, what, [Example(url, answer, method="POST")]
 

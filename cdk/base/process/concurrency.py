@@ -24,13 +24,13 @@ simultaneous requests usually accept."""
 BUSY = 0.35
 """The share of a core above which a process is too busy for another thread."""
 
-_WORTH = 1 / 3
+_WORTHWHILE = 1 / 3
 """The throughput that a further thread must add, as a fraction of that of an unimpeded thread."""
 
-_SLOW = 2.0
+_MOST_SLOWDOWN = 2.0
 """The slowdown of pages that makes it try half the level."""
 
-_LEAST = 4
+_LEAST_PAGES = 4
 """The fewest pages to compare two levels by, once doubling has ended."""
 
 _LONGEST_HOLD, _SHUN, _LONGEST_SHUN = 16, 16, 256
@@ -106,40 +106,41 @@ class Concurrency:
             self._shrink(reading)
         elif reading >= self.level:
             self._pages, self._seconds = self._pages + 1, self._seconds + seconds
-            if self._pages >= self._enough:
-                self._judge(reading)
+            if self._pages >= self._pages_to_compare:
+                self._end_round(reading)
 
     @property
-    def _enough(self) -> int:
-        return self._round if self._doubling else max(_LEAST, 2 * self.level)
+    def _pages_to_compare(self) -> int:
+        return self._pages_of_round if self._doubling else max(_LEAST_PAGES, 2 * self.level)
 
     @property
-    def _round(self) -> int:
+    def _pages_of_round(self) -> int:
         # Pages in flight when the level doubled do not count for it: so each level takes one page per thread.
         return self.level if self._before is None else max(1, self.level - self._before[0] + 1)
 
     def _shrink(self, reading: int) -> None:
+        """Halve the level after a complaint, and avoid the current one for a while."""
         self._complaints, self._held_back = self._complaints + 1, False
         self._shun = _SHUN if self._shunned is None else min(2 * self._shun, _LONGEST_SHUN)
         self._shunned, self._since = self.level, 0
         self._before, self._usual, self._doubling, self._complained = None, None, False, False
-        self._turn(up=True, hold=max(1, 2 * self._hold))
-        self._go(self.level // 2, reading)
+        self._plan_trial(up=True, hold=max(1, 2 * self._hold))
+        self._set_level(self.level // 2, reading)
 
-    def _judge(self, reading: int) -> None:
+    def _end_round(self, reading: int) -> None:
         """Compare the round of pages with the previous level, and choose the next level."""
         mean = max(self._seconds / self._pages, 1e-9)
         rate = self.level / mean
         busy = self._load() > BUSY
         self._pages, self._seconds = 0, 0.0
         self._since += 1
-        if self._before is not None and not self._passed(rate, mean, reading):
+        if self._before is not None and not self._end_trial(rate, mean, reading):
             return
-        if self._usual is not None and mean > _SLOW * self._usual and self.level > 1:
+        if self._usual is not None and mean > _MOST_SLOWDOWN * self._usual and self.level > 1:
             self._doubling = False
             if self._slow:
-                self._turn(up=False, hold=0)
-                self._try(self.level // 2, rate, reading)
+                self._plan_trial(up=False, hold=0)
+                self._start_trial(self.level // 2, rate, reading)
             # Some pages of this round may still have been fast, so wait for a second slow round.
             self._slow = not self._slow
             return
@@ -148,33 +149,36 @@ class Concurrency:
         self._usual = mean if self._usual is None else (3 * self._usual + mean) / 4
         self._held, self._doubling = self._held + 1, self._doubling and self.level < self.ceiling
         if (following := self._following(busy=busy)) != self.level:
-            self._try(following, rate, reading)
+            self._start_trial(following, rate, reading)
 
-    def _passed(self, rate: float, mean: float, reading: int) -> bool:
-        """End a trial. Returns whether its level was better; if not, restores the previous level."""
+    def _end_trial(self, rate: float, mean: float, reading: int) -> bool:
+        """End a trial. Return whether its level was better; if not, restore the previous level.
+
+        rate: pages per second. mean: seconds per page. reading: as for `completed`.
+        """
         assert self._before is not None
         tried, before, up = (self.level, rate), self._before, self.level > self._before[0]
         self._before = None
         (low, slower), (high, faster) = (before, tried) if up else (tried, before)
         gain = faster / slower
-        worth = (gain - 1) / (high / low - 1) >= _WORTH
-        if worth == up:
+        is_worthwhile = (gain - 1) / (high / low - 1) >= _WORTHWHILE
+        if is_worthwhile == up:
             if up and self._shunned is not None and high >= self._shunned:
                 self._shunned = None
-            self._turn(up=up, hold=0)
+            self._plan_trial(up=up, hold=0)
             self._usual = mean
             return True
         if not up and low <= high // 2:
             # Fewer threads did not help, so the number of threads is not why pages take longer.
             self._usual = None
-        self._turn(up=not up, hold=max(1, 2 * self._hold))
+        self._plan_trial(up=not up, hold=max(1, 2 * self._hold))
         # After doubling, the best level lies between the two.
-        self._go(max(low, round(low * gain)) if self._doubling else before[0], reading)
+        self._set_level(max(low, round(low * gain)) if self._doubling else before[0], reading)
         self._doubling = False
         return False
 
     def _following(self, *, busy: bool) -> int:
-        """The level to try next; the current level for no trial."""
+        """The level to try next; the current level for no trial. busy: the process cannot use another thread."""
         if self._doubling:
             return self.level if busy else min(2 * self.level, self.ceiling)
         if self._held <= self._hold:
@@ -187,14 +191,14 @@ class Concurrency:
         first, second = (up, down) if self._up else (down, up)
         return second if first == self.level else first
 
-    def _turn(self, *, up: bool, hold: int) -> None:
+    def _plan_trial(self, *, up: bool, hold: int) -> None:
         self._up, self._hold, self._held = up, min(hold, _LONGEST_HOLD), 0
 
-    def _try(self, level: int, rate: float, reading: int) -> None:
+    def _start_trial(self, level: int, rate: float, reading: int) -> None:
         self._before = (self.level, rate)
-        self._go(level, reading)
+        self._set_level(level, reading)
 
-    def _go(self, level: int, reading: int) -> None:
+    def _set_level(self, level: int, reading: int) -> None:
         self.level = max(1, min(level, self.ceiling))
         self._pages, self._seconds, self._leftover = 0, 0.0, reading - 1
         self._load()

@@ -74,8 +74,8 @@ def state_of_rows(table: PinnedTable, marker: int) -> RowsState:
     return RowsState(None if restored else marker, certain=True, row_moves=tuple(row_moves))
 
 
-def lost_marker_error(table: PinnedTable, number: int) -> StateError:
-    """Return the error of a table that has lost its marker, beside states up to `number`."""
+def missing_marker_error(table: PinnedTable, number: int) -> StateError:
+    """Return the error of a table whose marker is missing, beside states up to `number`."""
     return table.state_error(
         f"there are states of this stream beside the table, up to number {number}, but the table's marker, which names "
         "the current one, is missing: the table was cloned or created again, or its transaction ids expired. Reading "

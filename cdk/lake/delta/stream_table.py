@@ -37,7 +37,7 @@ from cdk.lake.delta.restore_detection import (
     check_row_moves,
     check_rows,
     check_same_table,
-    lost_marker_error,
+    missing_marker_error,
     state_of_rows,
 )
 from cdk.lake.delta.state_blobs import StateBlobs, number, successor
@@ -128,7 +128,7 @@ class StreamTable(PinnedTable):
         if number(newest) == 1 and (not self.row_count() or self.others):
             return
         self._last_version = newest
-        raise lost_marker_error(self, number(newest))
+        raise missing_marker_error(self, number(newest))
 
     def check_row_moves(self) -> None:
         """Raise StateError when a commit after this pipeline's last one says it only moves rows but duplicated some."""

@@ -1,4 +1,4 @@
-"""Compares today's partitions with those of the state, by their fields and by the types of their values."""
+"""Compares the source's partitions with those of the state, by their fields and by the types of their values."""
 
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -16,32 +16,35 @@ _EXACT = 2**53
 
 
 class ComparedFields:
-    """Collects the fields of today's partitions, until one matches the state; if none does, no partition resumes.
+    """Collects the fields of the source's partitions until one matches the state; if none does, no partition resumes.
 
     known: the partitions of the state, at least one.
     """
 
     def __init__(self, known: Collection[Partition]) -> None:
         self._known = known
-        self._today: set[frozenset[str]] = set()
+        self._listed: set[frozenset[str]] = set()
 
     def has_those_of(self, partition: Partition) -> bool:
-        """Whether a partition of the state has the same fields as `partition`, and that was not tested before."""
+        """Whether a partition of the state has the same fields as `partition`; False if these fields were seen before.
+
+        Adds the fields to `difference`.
+        """
         fields = _names(partition.fields)
-        if fields in self._today:
+        if fields in self._listed:
             return False
-        self._today.add(fields)
+        self._listed.add(fields)
         # The first of many in the state matches if nothing has changed.
         return any(_names(known.fields) == fields for known in self._known)
 
     @property
     def difference(self) -> str:
-        """A message that names the fields of the state's partitions and of today's; empty without any today."""
-        if not self._today:
+        """A message with the fields of the state's partitions and of the source's; empty if the source has none."""
+        if not self._listed:
             return ""
         known = {_names(partition.fields) for partition in self._known}
-        old, today = (", ".join(map(repr, sorted(min(fields, key=sorted)))) for fields in (known, self._today))
-        return f"the state has partitions by {old}, but the source's partitions now have {today or 'no fields'}"
+        old, new = (", ".join(map(repr, sorted(min(fields, key=sorted)))) for fields in (known, self._listed))
+        return f"the state has partitions by {old}, but the source's partitions now have {new or 'no fields'}"
 
 
 def other_types(partition: Partition) -> Iterator[Partition]:

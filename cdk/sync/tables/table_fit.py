@@ -39,6 +39,7 @@ from cdk.sync.tables.resume import is_refreshed
 from cdk.sync.tables.table_owner import check_owned, check_owner
 
 _LISTED = 10
+"""The most fields that a warning names."""
 
 
 def declared_columns(plan: StreamPlan) -> dict[str, ColumnType]:
@@ -183,7 +184,10 @@ def planned_columns(
     exact: frozenset[str] = frozenset(),
     met: Mapping[str, pa.DataType] | None = None,
 ) -> SchemaChange:
-    """Plan the changes to a table's columns. Raises ConfigError: when the stream does not fit the table."""
+    """Plan the changes to a table's columns. exact, met: as for `plan_schema`.
+
+    Raises ConfigError: when the stream does not fit the table.
+    """
     where, name = str(table.root), plan.stream.name
     new = plan_schema(table.schema, declared, plan.policy, met=met, exact=exact, stream=name, path=where)
     check_fields(plan, map(field_of, new.schema))
@@ -206,10 +210,10 @@ def check_guards(
     plan: StreamPlan, declared: Mapping[str, ColumnType], planned: SchemaChange, guard: Guard, history: Guard
 ) -> None:
     """Raise ConfigError if features of the table or of its history forbid the planned operations."""
-    also = [*([Use.NEW_COLUMNS] if planned.add else []), *([Use.WIDEN] if planned.widen else [])]
+    changes = [*([Use.NEW_COLUMNS] if planned.add else []), *([Use.WIDEN] if planned.widen else [])]
     written = {*(column_name(name) or name for name in declared), *OWN_COLUMNS}
-    guard.check([plan.traits.use, *also], written)
-    history.check([Use.HISTORY, *also], written)
+    guard.check([plan.traits.use, *changes], written)
+    history.check([Use.HISTORY, *changes], written)
 
 
 def history_guard(plan: StreamPlan, tables: OpenTables) -> Guard:

@@ -16,14 +16,17 @@ _OPTIONS: Mapping[str, set[str]] = {
     "offset": {"limit", "offset_param", "limit_param"},
     "page_number": {"base_page", "page_param"},
 }
+"""dlt's types of paginators, each with the options that the component has, too."""
+
 _ENDS_ANYWAY: Mapping[str, JsonValue] = {"total_path": None, "stop_after_empty_page": True}
 """Options whose value means that pages end with an empty page, which the component assumes anyway."""
 _DLT = "dlt's file says so"
 
 
 def paging_of(settings: Mapping[str, JsonValue], stream: str) -> tuple[PaginatorGuess, Sequence[tuple[str, str]]]:
-    """Return the paginator for dlt's settings and defaults, and the options that are lost, each with the reason."""
-    kind = {"json_response": "json_link"}.get(as_string(settings.get("type")), as_string(settings.get("type")))
+    """Return the paginator for dlt's settings, with dlt's defaults, and the options without an equivalent, with why."""
+    name = as_string(settings.get("type"))
+    kind = "json_link" if name == "json_response" else name
     if kind not in _OPTIONS:
         return PaginatorGuess(None, None), [("type", f"found {kind!r}, which has no equivalent component")]
     unknown = settings.keys() - _OPTIONS[kind] - {"type"}

@@ -21,8 +21,8 @@ def read_description(location: str, transport: Transport | None = None) -> Descr
     text = client.send(Request("GET", location)).text if is_url else read_text(Path(location))
     document = _parsed(text, shown)
     if is_url:
-        return Description(document, shown, _origin(location))
-    return Description(document, shown, beside=partial(_beside, Path(location).parent))
+        return Description(document, shown, _base_url(location))
+    return Description(document, shown, beside=partial(_file_in, Path(location).parent))
 
 
 def _parsed(text: str, shown: str) -> JsonValue:
@@ -33,7 +33,7 @@ def _parsed(text: str, shown: str) -> JsonValue:
         raise ConfigError(f"is not JSON: {error}", path=shown) from error
 
 
-def _beside(folder: Path, reference: str) -> JsonValue:
+def _file_in(folder: Path, reference: str) -> JsonValue:
     """Return the document in a file inside the folder; None if there is no such file.
 
     Raises ConfigError: when it is invalid.
@@ -42,7 +42,7 @@ def _beside(folder: Path, reference: str) -> JsonValue:
     return _parsed(read_text(file), str(file)) if is_file(file, within=folder) else None
 
 
-def _origin(url: str) -> str:
+def _base_url(url: str) -> str:
     """Return the URL without credentials and query, as the base of relative URLs."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
