@@ -146,17 +146,21 @@ def unfilled(target: Folder, pipeline: str, streams: Collection[str]) -> list[St
     """
     if (path := target.on_disk) is None or not path.is_dir():
         return []
+
+    def is_marked(root: Path, stream: str) -> bool:
+        return stream != root.name and _is_marked(pipeline, root, stream)  # tables without states do not matter here
+
     return [
         StreamLocation(root.name, LocalFolder(root), namespace)
-        for root, namespace, stream, _ in table_folders(path, pipeline, lambda _: False)
+        for root, namespace, stream, _ in table_folders(path, pipeline, is_marked)
         if StreamLocation(stream, LocalFolder(root), namespace).name not in streams
     ]
 
 
-def _is_marked(pipeline: str, root: Path) -> bool:
-    """Whether a pipeline has committed to the table in a folder; false if the table cannot be opened."""
+def _is_marked(pipeline: str, root: Path, stream: str) -> bool:
+    """Whether a pipeline's stream has commits in the table in a folder; false if the table cannot be opened."""
     with suppress(ConfigError, StateError, DeltaError):
-        return open_newest(LocalFolder(root), root.name).transaction_version(app_of(pipeline, root.name)) is not None
+        return open_newest(LocalFolder(root), stream).transaction_version(app_of(pipeline, stream)) is not None
     return False
 
 

@@ -1,8 +1,11 @@
 """Finds the folders of a pipeline's tables, and which of them are histories. Imports neither Spark nor pandas."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+import orjson
 
 from cdk.base.values import from_json
 
@@ -22,15 +25,16 @@ class TableFolder(NamedTuple):
     history: Path | None
 
 
-def table_folders(target: Path, pipeline: str, is_marked: Callable[[Path], bool]) -> list[TableFolder]:
+def table_folders(target: Path, pipeline: str, is_marked: Callable[[Path, str], bool]) -> list[TableFolder]:
     """Return the tables below a folder that the pipeline has written, sorted by path; histories with their tables.
 
-    is_marked: whether a table's log says that the pipeline wrote it; called if the folder of its states is missing.
+    is_marked: whether a table's log says that the pipeline wrote a stream of this name to it; called if the folder of
+    its states is missing, or no state in that of a history can be read.
     """
     roots = dict(_roots(target, None))
-    filled = {root for root in roots if (root / "_cdk_state" / pipeline).is_dir() or is_marked(root)}
+    filled = {root for root in roots if (root / "_cdk_state" / pipeline).is_dir() or is_marked(root, root.name)}
     follows = {root: root.with_name(root.name + HISTORY) for root in filled}
-    histories = {root for root in filled if _is_history(root, pipeline)}
+    histories = {root for root in filled if root.name.endswith(HISTORY) and _is_history(root, pipeline, is_marked)}
     return [
         TableFolder(
             root,
@@ -62,13 +66,11 @@ def _roots(folder: Path, namespace: str | None) -> Iterator[tuple[Path, str | No
             yield from _roots(path, path.name)
 
 
-def _is_history(root: Path, pipeline: str) -> bool:
-    """Whether the states beside a table are those of a history: a stream may have a name with that suffix, too."""
-    if not root.name.endswith(HISTORY):
-        return False
-    names = sorted((root / "_cdk_state" / pipeline).glob("*.json"))
-    match [from_json(name.read_bytes()) for name in names[-1:]]:
-        case [{"stream": str(stream)}]:
-            return stream.endswith("/history")
-        case _:
-            return False
+def _is_history(root: Path, pipeline: str, is_marked: Callable[[Path, str], bool]) -> bool:
+    """Whether the table in a folder that is called like a history is one, not that of a stream with such a name."""
+    for path in sorted((root / "_cdk_state" / pipeline).glob("*.json"), reverse=True):
+        with suppress(OSError, orjson.JSONDecodeError):
+            match from_json(path.read_bytes()):
+                case {"stream": str(stream)}:
+                    return stream.endswith("/history")
+    return is_marked(root, f"{root.name.removesuffix(HISTORY)}/history")

@@ -250,6 +250,33 @@ def test_a_missing_file_of_a_history_is_a_finding(tmp_path: Path) -> None:
     assert finding.text.startswith("a file of the table is missing: part-")
 
 
+@pytest.mark.parametrize("content", ["", "{", "[]"])
+def test_a_history_whose_state_is_damaged_stays_that_of_its_stream_and_lacks_no_row(
+    tmp_path: Path, content: str
+) -> None:
+    lake = Lake(tmp_path, TypedOrders(), DEDUP)
+    lake.sync()
+    for path in (tmp_path / "orders_history" / "_cdk_state" / "shop").iterdir():
+        path.write_text(content)
+
+    (found,) = locations_in(LocalFolder(tmp_path), "shop")
+    assert (found.stream, found.history) == ("orders", LocalFolder(tmp_path / "orders_history"))
+    lake.admin.reset(lake.one)
+    assert lake.sync() == 21
+    assert DeltaTable(str(tmp_path / "orders_history")).to_pyarrow_table().num_rows == 42
+
+
+def test_a_stream_with_the_name_of_a_history_stays_one_though_its_state_is_damaged(tmp_path: Path) -> None:
+    Lake(tmp_path, Orders()).sync()
+    other = Lake(tmp_path, Other())
+    other.sync()
+    for path in (tmp_path / "orders_history" / "_cdk_state" / "shop").iterdir():
+        path.write_text("{")
+
+    assert [found.stream for found in locations_in(LocalFolder(tmp_path), "shop")] == ["orders", "orders_history"]
+    assert "expected the JSON an earlier run wrote" in other.refused()
+
+
 def test_what_a_history_still_lacks_is_added_before_the_state_moves(tmp_path: Path) -> None:
     lake = Lake(tmp_path, TypedOrders(), DEDUP)
 
