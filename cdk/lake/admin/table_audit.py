@@ -7,6 +7,7 @@ receipt. So the log accounts for every row, as far back as it reaches.
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Struct, field
 from msgspec.structs import asdict
@@ -52,7 +53,7 @@ class Audit(Struct, frozen=True):
     rows: int | None = 0
     """Current rows of the table, by its log; None if the log does not count them."""
     in_files: int | None = 0
-    """Current rows of the table, by the footers of its files; None if a file is missing."""
+    """Current rows of the table, by the footers of its files; None if a file is missing or damaged."""
     contradictions: Sequence[str] = ()
     """Contradictions between receipts, log and files, one sentence each."""
 
@@ -137,13 +138,16 @@ def audit(root: Folder, stream: str = "") -> Audit:
 
 def _in_files(root: Folder, files: Mapping[str, LoggedFile], contradictions: list[str]) -> int | None:
     """Return the table's rows by the footers of its files. Adds its contradictions with the log to `contradictions`."""
-    rows, missing = 0, list[str]()
+    rows, missing, damaged = 0, list[str](), list[str]()
     for path, logged in files.items():
         try:
             with root.explaining(), root.reader(unquote(path)) as source:
-                footer_rows = pq.read_metadata(source).num_rows
+                footer_rows = _footer_rows(source)
         except FileNotFoundError:
             missing.append(path)
+            continue
+        if isinstance(footer_rows, str):
+            damaged.append(f"a file of the table is damaged: {path}: {footer_rows}")
             continue
         rows += footer_rows - logged.deleted
         if logged.rows is not None and logged.rows != footer_rows:
@@ -151,7 +155,21 @@ def _in_files(root: Folder, files: Mapping[str, LoggedFile], contradictions: lis
     if missing:
         many = f"{len(missing):,} files of the table are missing, such as {missing[0]}"
         contradictions.append(many if missing[1:] else f"a file of the table is missing: {missing[0]}")
-    return None if missing else rows
+    contradictions += damaged
+    return None if missing or damaged else rows
+
+
+def _footer_rows(source: pa.NativeFile) -> int | str:
+    """Return the rows by the footer of a file, or why it has no footer that can be read."""
+    try:
+        rows: int = pq.read_metadata(source).num_rows
+    except (pa.ArrowInvalid, OSError) as error:
+        text = str(error)
+        # Arrow raises OSError for a footer that is no footer, too; others come from the disk or the store.
+        if isinstance(error, OSError) and "thrift" not in text:
+            raise
+        return text.partition("\n")[0]
+    return rows
 
 
 def _count(rows: int | None) -> str:

@@ -222,6 +222,18 @@ def test_a_file_that_is_gone_leaves_no_count(root: Path) -> None:
     assert found.contradictions == [f"a file of the table is missing: {gone.name}"]
 
 
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + b"\0" * 40 + b"\x20\0\0\0PAR1"])
+def test_a_file_that_is_damaged_leaves_no_count(root: Path, content: bytes) -> None:
+    World(root).do("append")
+    damaged = next(root.glob("part-*.parquet"))
+    damaged.write_bytes(content)
+
+    found = audit(LocalFolder(root))
+    assert (found.rows, found.in_files) == (3, None)
+    (text,) = found.contradictions
+    assert text.startswith(f"a file of the table is damaged: {damaged.name}: ")
+
+
 def test_rows_that_a_deletion_vector_takes_are_none(root: Path) -> None:
     World(root).do("append")
     name = next(root.glob("part-*.parquet")).name
