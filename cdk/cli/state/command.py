@@ -1,5 +1,6 @@
 """`spark-cdk state`: shows the states of a pipeline's streams. Modules beside it have the verbs that change them."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -9,7 +10,7 @@ import orjson
 from msgspec.structs import replace
 
 from cdk.base.values import Json
-from cdk.base.wording import first_few
+from cdk.base.wording import counted, first_few
 from cdk.cli.options import json_option
 from cdk.cli.state.edit import partition_of, partition_option, reset, rewind, rollback, set_
 from cdk.cli.state.exchange import export, fork, import_
@@ -63,7 +64,9 @@ def show(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None, 
 @click.command()
 @pipeline_argument
 @for_streams
-@click.option("--limit", type=click.IntRange(min=1), default=_COMMITS, help="Commits of each stream. Default: 20.")
+@click.option(
+    "--limit", type=click.IntRange(1, sys.maxsize), default=_COMMITS, help="Commits of each stream. Default: 20."
+)
 @json_option
 @translate_errors
 def log(pipeline: PipelineFile, names: tuple[str, ...], *, limit: int, as_json: bool) -> int:
@@ -147,7 +150,7 @@ def _status_lines(status: StreamStatus) -> Iterator[str]:
         restored = ", the table was restored to it" if status.restored else ""
         yield (
             f"{status.stream}: state {status.number}, {how}{restored}, {saved.sync_mode} {saved.write_mode}, "
-            f"generation {saved.generation} with {saved.records:,} rows"
+            f"generation {saved.generation} with {counted(saved.records, 'row')}"
         )
         positions = first_few(values(saved.state), _SHOWN, lambda each: f"{each[0]}: {shown(each[1])}")
         for line in (*positions, *about_source(saved.source)):
@@ -201,7 +204,7 @@ def _entry_line(entry: Entry) -> str:
         "at an unknown time" if commit.at is None else commit.at.isoformat(timespec="seconds"),
         f"version {commit.version}",
         "rows restored" if commit.state is None else f"state {number(commit.state)}",
-        "rows unknown" if commit.rows is None else f"{commit.rows:,} rows",
+        "rows unknown" if commit.rows is None else counted(commit.rows, "row"),
     ]
     if commit.note:
         parts.append(orjson.loads(commit.note)["what"])

@@ -1,12 +1,13 @@
 """The verbs of `spark-cdk state` that export and import states: export, import, fork."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from cdk.base.errors import ConfigError, StateError
 from cdk.base.values import JsonValue, to_json
+from cdk.base.wording import counted
 from cdk.cli.input_files import read_documents
 from cdk.cli.options import FILE
 from cdk.cli.protocol.state_file import load_state
@@ -22,9 +23,11 @@ from cdk.cli.state.options import (
 )
 from cdk.lake.admin.formats import from_dlt, from_singer, is_dlt, is_singer, message
 from cdk.lake.admin.locate import choose_locations
+from cdk.protocol.catalog import StreamDescriptor
 from cdk.state.manager import ConnectorStateManager
 from cdk.streams.stream import Stream
 from cdk.sync.settings.pipeline_file import PIPELINE_NAME
+from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tables.table_writer import import_into_table
 
 
@@ -56,7 +59,7 @@ def export(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, form: 
             file.write_bytes(text)
         except OSError as error:
             raise ConfigError(f"cannot be written: {error.strerror}", path=str(file)) from error
-        click.echo(f"{len(messages)} states in {file}")
+        click.echo(f"{counted(len(messages), 'state')} in {file}")
     return 0
 
 
@@ -74,18 +77,16 @@ def import_(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, repla
     FILE has Airbyte's state messages, in any form that `read --state` takes, Singer's bookmarks, or a dlt pipeline's
     state.json.
     """
-    plans = {plan.stream.name: plan for plan in pipeline.plans}
-    tables = {
-        location.stream: location for location in choose_locations([plan.location for plan in plans.values()], names)
-    }
-    blobs = _states(file, {name: plan.stream for name, plan in plans.items()})
-    chosen = {name: blob for name, blob in blobs.items() if name in tables}
+    plans = {plan.location.name: plan for plan in pipeline.plans}
+    tables = choose_locations([plan.location for plan in plans.values()], names)
+    blobs = _states(file, list(plans.values()))
+    chosen = [table for table in tables if table.name in blobs]
     if not chosen:
         raise ConfigError("has no state of a stream of this pipeline", path=str(file))
     return edit_tables(
         pipeline,
-        [tables[name] for name in chosen],
-        lambda admin, table: import_into_table(admin, plans[table.stream], chosen[table.stream], replaces=replace),
+        chosen,
+        lambda admin, table: import_into_table(admin, plans[table.name], blobs[table.name], replaces=replace),
         dry=dry,
     )
 
@@ -101,24 +102,49 @@ def fork(pipeline: PipelineFile, name: str, names: tuple[str, ...], *, dry: bool
     if not PIPELINE_NAME.fullmatch(name) or name == pipeline.name:
         raise click.UsageError(f"found {name!r}, expected the name of another pipeline: letters, digits, `.`, `_`, `-`")
     admin = pipeline.admin(dry=dry)
-    tables = [table for table in pipeline.tables(names) if names or admin.status(table).saved is not None]
+    statuses = [(table, admin.status(table)) for table in pipeline.tables(names)]
+    # A state that cannot be read is refused, not left out: the other pipeline would read that stream from its start.
+    tables = [table for table, status in statuses if names or status.lost or status.saved is not None]
     return edit_tables(pipeline, tables, lambda admin, table: admin.fork(table, name), dry=dry)
 
 
-def _states(file: Path, streams: Mapping[str, Stream]) -> dict[str, JsonValue]:
-    """Load the state of each stream in a file, in any supported format. Raises StateError and ConfigError."""
+def _states(file: Path, plans: Sequence[StreamPlan]) -> dict[str, JsonValue]:
+    """Load the states in a file, in any supported format, by the names of their tables.
+
+    Raises StateError: when it is unclear which stream has a state, or a state is not one. ConfigError.
+    """
+    streams = {plan.stream.name: plan.stream for plan in plans}
+    blobs: dict[str, JsonValue] = {}
+    for descriptor, blob in _states_by_stream(file, streams):
+        if (name := _table_of(descriptor, plans, str(file))) in blobs:
+            raise StateError(f"has several states of the stream {name!r}; leave one of them out", path=str(file))
+        if name is not None:
+            blobs[name] = blob
+    return blobs
+
+
+def _states_by_stream(file: Path, streams: Mapping[str, Stream]) -> Iterator[tuple[StreamDescriptor, JsonValue]]:
     documents = [value for _, value in read_documents(file)]
-    singer = [value for value in documents if is_singer(value)]
-    if singer:
-        return dict(from_singer(singer[-1], streams))
-    dlt = [value for value in documents if is_dlt(value)]
-    if dlt:
-        return dict(from_dlt(dlt[-1], streams))
-    messages = load_state(file, streams)
-    manager = ConnectorStateManager(messages)
-    named = {
-        (item.stream_descriptor.name, item.stream_descriptor.namespace)
-        for message in messages
-        for item in ([message.stream] if message.stream else message.global_.stream_states if message.global_ else [])
-    } | {(name, None) for message in messages for name in message.data or ()}
-    return {name: manager.get_stream_state(name, namespace) for name, namespace in sorted(named, key=str)}
+    for is_of, states_of in ((is_singer, from_singer), (is_dlt, from_dlt)):
+        if known := [value for value in documents if is_of(value)]:
+            yield from ((StreamDescriptor(name=name), blob) for name, blob in states_of(known[-1], streams))
+            return
+    manager = ConnectorStateManager(load_state(file, streams))
+    for descriptor in sorted(manager.streams, key=str):
+        yield descriptor, manager.get_stream_state(descriptor.name, descriptor.namespace)
+
+
+def _table_of(descriptor: StreamDescriptor, plans: Sequence[StreamPlan], file: str) -> str | None:
+    """Return the name of the table of a state's stream; None: the pipeline has no such stream.
+
+    Its namespace only matters if several streams have its name. Raises StateError: when it is then none of theirs.
+    """
+    named = {plan.stream.namespace: plan.location.name for plan in plans if plan.stream.name == descriptor.name}
+    if len(named) > 1 and descriptor.namespace not in named:
+        streams = ", ".join(map(repr, named.values()))
+        raise StateError(
+            f"found a state of {descriptor.name!r} in the namespace {descriptor.namespace!r}, expected one of the "
+            f"streams {streams}; add the namespace to its stream_descriptor",
+            path=file,
+        )
+    return named.get(descriptor.namespace, next(iter(named.values()), None))

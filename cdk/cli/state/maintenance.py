@@ -22,6 +22,13 @@ from cdk.lake.admin.verify import StateFinding, audits, findings, orphan_files
 _DAYS = 7
 
 
+def _age(_context: click.Context, _option: click.Parameter, days: float) -> timedelta:
+    try:
+        return timedelta(days=days)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"{days} is not a number of days.") from None
+
+
 @click.command()
 @pipeline_argument
 @for_streams
@@ -60,13 +67,15 @@ def verify(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> 
 @for_streams
 @click.option(
     "--days",
+    "age",
     type=click.FloatRange(min=0),
+    callback=_age,
     default=_DAYS,
     help="Only files that are at least this many days old. Default: 7.",
 )
 @dry_option
 @editing
-def gc(pipeline: PipelineFile, names: tuple[str, ...], *, days: float, dry: bool) -> int:
+def gc(pipeline: PipelineFile, names: tuple[str, ...], *, age: timedelta, dry: bool) -> int:
     """Remove old states, drafts, and data files that no version of a table names.
 
     Files of syncs that run on other machines are recent: keep --days above the longest of them.
@@ -74,10 +83,10 @@ def gc(pipeline: PipelineFile, names: tuple[str, ...], *, days: float, dry: bool
     now = system_clock()
     files = size = 0
     for table in pipeline.tables(names):
-        for orphan in orphan_files(table, pipeline.name, now=now, age=timedelta(days=days)) if table.exists else ():
+        for orphan in orphan_files(table, pipeline.name, now=now, age=age) if table.exists else ():
             click.echo(f"{table.name}: {orphan.root.join(orphan.name)}, {orphan.bytes:,} bytes, {orphan.why}")
             files, size = files + 1, size + orphan.bytes
             if not dry:
                 orphan.root.delete(orphan.name)
-    click.echo(f"{files} files, {size:,} bytes{' would be removed' if dry else ' removed'}")
+    click.echo(f"{counted(files, 'file')}, {counted(size, 'byte')}{' would be removed' if dry else ' removed'}")
     return 0

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ParamSpec
 
 import click
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import ConfigError
@@ -112,8 +113,11 @@ class PipelineFile:
         """The only table of the streams in `names`, or of all. Raises ConfigError: there are several, or none."""
         tables = self.tables(names)
         if len(tables) != 1:
-            names_ = ", ".join(table.name for table in tables) or "none"
-            raise ConfigError(f"each stream numbers its own states; choose one with --stream: {names_}")
+            found = (
+                f"{counted(len(tables), 'stream')}: {', '.join(table.name for table in tables)}" if tables else "none"
+            )
+            choose = "name its namespace, too" if names else "choose one with --stream"
+            raise ConfigError(f"found {found}, expected one, because each has its own states; {choose}")
         return tables[0]
 
     @cached_property
@@ -163,7 +167,7 @@ def translate_errors(command: Callable[P, int]) -> Callable[P, int]:
                 return command(*args, **kwargs)
             except BrokenPipeError:
                 raise
-            except (DeltaError, OSError) as error:
+            except (DeltaError, pa.ArrowException, OSError) as error:
                 text = f"a table or file cannot be read: {error}"
                 raise click.ClickException(pipeline.secrets.mask(text)) from None
 

@@ -175,7 +175,7 @@ def orphan_files(location: StreamLocation, pipeline: str, *, now: datetime, age:
     )
     for folder, name, why in candidates:
         info = folder.make_durable(name)
-        if datetime.fromtimestamp(info.modified / 1000, now.tzinfo) <= now - age:
+        if now - datetime.fromtimestamp(info.modified / 1000, now.tzinfo) >= age:
             yield OrphanFile(folder, name, why, info.size)
 
 

@@ -178,7 +178,7 @@ def test_log_says_what_moved(state: CommandLine, orders: Filled) -> None:
     assert lines[0] == "orders"
     assert lines[1].endswith("version 4, state 4, 0 rows, rewind to 2024-02-15, complete, sync s1")
     assert lines[2] == f"      updated_at: {MAR} → 2024-02-15T00:00:00Z"
-    assert lines[3].endswith("version 3, state 3, 1 rows, complete, sync s1")
+    assert lines[3].endswith("version 3, state 3, 1 row, complete, sync s1")
     (found,) = answer(state("log", "--limit", "1", "--json"))["streams"]
     assert [(one["version"], one["number"]) for one in found["commits"]] == [(4, 4)]
     assert orders.version == 4
@@ -597,7 +597,9 @@ def test_numbers_belong_to_one_stream(state: CommandLine, orders: Filled, folder
     ran = state("rollback", "1")
 
     assert ran.code == 1
-    assert "choose one with --stream: orders, users" in ran.stderr
+    assert (
+        "found 2 streams: orders, users, expected one, because each has its own states; choose one with" in ran.stderr
+    )
     assert orders.version == 3
 
 
@@ -943,7 +945,7 @@ def test_gc_removes_the_keys_that_a_killed_merge_has_left(state: CommandLine, or
     assert state("gc").lines == ["0 files, 0 bytes removed"]
     ran = state("gc", "--days", "0")
 
-    assert ran.lines[-2:] == [f"orders: {keys}, 4 bytes, keys of a merge that was killed", "1 files, 4 bytes removed"]
+    assert ran.lines[-2:] == [f"orders: {keys}, 4 bytes, keys of a merge that was killed", "1 file, 4 bytes removed"]
     assert not keys.exists()
 
 
@@ -956,6 +958,26 @@ def test_gc_refuses_when_a_state_cannot_be_read(state: CommandLine, orders: Fill
 
     assert ran.code == 1
     assert "expected a state; remove it if it is no longer needed" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("verb", "option", "value"),
+    [("gc", "--days", "nan"), ("gc", "--days", "inf"), ("gc", "--days", "1e300"), ("log", "--limit", "9" * 30)],
+)
+def test_numbers_that_no_table_can_have_are_refused(
+    state: CommandLine, orders: Filled, verb: str, option: str, value: str
+) -> None:
+    ran = state(verb, option, value)
+
+    assert ran.code == 2
+    assert f"Invalid value for '{option}'" in ran.stderr
+    assert orders.version == 3
+
+
+def test_files_of_any_age_may_be_spared(state: CommandLine, orders: Filled) -> None:
+    (orders.root / f"part-{'0' * 32}.parquet").write_bytes(b"rows")
+
+    assert state("gc", "--days", "1e8").lines == ["0 files, 0 bytes removed"]
 
 
 def test_no_secret_is_said(state: CommandLine, orders: Filled, folder: Path) -> None:
