@@ -96,6 +96,20 @@ BUGS = [
         tests="tests/rest/pagination/test_last_page.py",
     ),
     Bug(
+        "a state is imported into the table of its namespace",
+        "cli/state/exchange",
+        "named.get(descriptor.namespace, next(iter(named.values()), None))",
+        "next(iter(named.values()), None)",
+        tests="tests/cli/state/test_exchange.py",
+    ),
+    Bug(
+        "a history whose states are damaged is no stream of its own",
+        "lake/storage/table_folders",
+        """return is_marked(root, f"{root.name.removesuffix(HISTORY)}/history")""",
+        "return False",
+        tests="tests/lake/admin/test_state_admin.py",
+    ),
+    Bug(
         "the advice to remove a table spares the history of a stream",
         "lake/storage/table_folders",
         "root.name.removesuffix(HISTORY) if root in histories else root.name",

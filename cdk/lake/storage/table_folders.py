@@ -73,4 +73,6 @@ def _is_history(root: Path, pipeline: str, is_marked: Callable[[Path, str], bool
             match from_json(path.read_bytes()):
                 case {"stream": str(stream)}:
                     return stream.endswith("/history")
+                case _:
+                    continue
     return is_marked(root, f"{root.name.removesuffix(HISTORY)}/history")

@@ -110,10 +110,9 @@ def test_a_stream_is_chosen_among_those_of_its_name_by_its_namespace(state: Comm
     (folder / "new.json").write_text('{"seq": 1}')
 
     ran = state("set", "orders", "new.json")
-    assert (ran.code, ran.stderr) == (
-        1,
-        "Error: found 2 streams: eu.orders, us.orders, expected one, because each has its own states; name its "
-        "namespace, too\n",
+    assert ran.code == 1
+    assert (
+        "found 2 streams: eu.orders, us.orders, expected one, because each has its own states; name its" in ran.stderr
     )
     assert state("set", "us.orders", "new.json").code == 0
     assert states(state) == {"eu.orders": {"seq": 7}, "us.orders": {"seq": 1}}
