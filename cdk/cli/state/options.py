@@ -113,9 +113,9 @@ class PipelineFile:
         """The only table of the streams in `names`, or of all. Raises ConfigError: there are several, or none."""
         tables = self.tables(names)
         if len(tables) != 1:
-            found = (
-                f"{counted(len(tables), 'stream')}: {', '.join(table.name for table in tables)}" if tables else "none"
-            )
+            if not tables:
+                raise ConfigError("there is no stream with a state", path=str(self.path))
+            found = f"{counted(len(tables), 'stream')}: {', '.join(table.name for table in tables)}"
             choose = "name its namespace, too" if names else "choose one with --stream"
             raise ConfigError(f"found {found}, expected one, because each has its own states; {choose}")
         return tables[0]

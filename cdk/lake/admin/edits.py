@@ -147,13 +147,25 @@ def _full_refresh_from(saved: TableState, state: StreamState, stream: Stream, wh
     return replace(change, moves=tuple(moves(saved.state, change.saved.state)), consequences=(consequence,))
 
 
-def rolled_back(saved: TableState | None, older: TableState, number: int, version: int | None = None) -> Change:
-    """Return to an earlier state of the same table. version: the version whose rows are restored; None: rows stay."""
+def rolled_back(
+    saved: TableState | None, older: TableState, number: int, version: int | None = None, *, has_rows: bool = True
+) -> Change:
+    """Return to an earlier state of the same table. version: the version whose rows are restored; None: rows stay.
+
+    has_rows: whether the rows that stay include those of that state, which a RESTORE or a rollback may have undone.
+    """
     what, again = f"rollback to state {number}", "What was read since is read again."
-    if older.sync_mode != "incremental" and older.state and not older.complete:
+    resumes = older.sync_mode != "incremental" and older.state and not older.complete
+    if resumes:
         again = "The next sync resumes the read that was interrupted then; the one after it reads everything again."
     if version is None:
         consequence = _consequence(older, again)
+        reads_on = resumes or older.sync_mode == "incremental"
+        if reads_on and not has_rows and not traits_of(older.write_mode).hidden_until_complete:
+            consequence = (
+                f"The rows of state {number} are not in the table, because it was restored since: no sync reads them "
+                "again. With --tables they come back."
+            )
         older = _beside_later_rows(saved, older)
     else:
         what, consequence = (

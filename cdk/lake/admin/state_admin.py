@@ -8,7 +8,7 @@ commit of a sync on another machine, because the marker has moved.
 from collections.abc import Callable, Iterator, Sequence
 
 import orjson
-from deltalake import CommitProperties, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,10 +19,12 @@ from cdk.lake.admin.commit_log import Commit, commits
 from cdk.lake.admin.diff import moves
 from cdk.lake.admin.edits import Change, reset, rolled_back
 from cdk.lake.admin.locate import OpenTables, StreamLocation
+from cdk.lake.delta.restore_detection import may_have_rows_of
 from cdk.lake.delta.state_blobs import number, successor
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import open_newest
 from cdk.lake.delta.table_state import NOTE, TableState
+from cdk.lake.parquet.table_files import logged_files, missing_files
 from cdk.lake.storage.folder import Folder
 from cdk.state.slice import Partition
 
@@ -147,7 +149,7 @@ class Admin:
                 "reset the stream",
                 stream=location.stream,
             )
-        change = rolled_back(table.saved, older, state_number)
+        change = rolled_back(table.saved, older, state_number, has_rows=may_have_rows_of(table, version))
         if not tables:
             if {file.path for file in older.pending} & {file.path for file in table.files()}:
                 raise StateError(
@@ -168,6 +170,7 @@ class Admin:
                 location.name,
                 replace(change, consequences=("The table and its state are already there: nothing changes.",)),
             )
+        self._check_restorable(location, to)
         change = rolled_back(table.saved, older, state_number, to)
         if location.history is not None:
             change = replace(change, consequences=(*change.consequences, "Its history retains every row."))
@@ -177,7 +180,10 @@ class Admin:
         return EditResult(location.name, change, self._restore(location, table, change, to))
 
     def fork(self, location: StreamLocation, name: str) -> EditResult:
-        """Give a pipeline called `name` a copy of this pipeline's state, on the same table. Raises StateError."""
+        """Give a pipeline called `name` a copy of this pipeline's state, on the same table.
+
+        Nothing changes where it has this state already, as after a fork that was killed. Raises StateError.
+        """
         saved = location.open(self.pipeline).saved
         if saved is None:
             raise StateError(_NO_STATE, stream=location.stream)
@@ -187,11 +193,15 @@ class Admin:
                 "or reset it",
                 stream=location.stream,
             )
-        other = location.open(name, clock=self.clock, allow_lost_state=True)
-        if other.rows_state_version is not None:
-            raise StateError(f"the pipeline {name!r} already has a state of its own", stream=location.stream)
+        forked, other = replace(saved, sync=""), location.open(name, clock=self.clock, allow_lost_state=True)
+        if other.rows_state_version is not None and other.saved != forked:
+            raise StateError(
+                f"the pipeline {name!r} already has a state of its own; choose other streams with --stream, or replace "
+                "its state by `state export` of this one and `state import --replace`",
+                stream=location.stream,
+            )
         means = f"Both pipelines write to this table from now on, each with a state of its own ({saved.write_mode})."
-        change = Change(f"fork from {self.pipeline}", replace(saved, sync=""), (), (means,))
+        change = Change(f"fork from {self.pipeline}", forked, (), (means,))
         return self.commit(location, other, change)
 
     def commit(self, location: StreamLocation, table: StreamTable, change: Change) -> EditResult:
@@ -226,12 +236,24 @@ class Admin:
                 handle = open_newest(location.root, location.stream)
                 if handle.transaction_version(table.app) != before:
                     raise _overtaken(location) from error
-                raise StateError(
-                    f"the rows of version {to} cannot be restored, so nothing was changed: {error}",
-                    stream=location.stream,
-                    path=str(location.root),
-                ) from error
+                raise _not_restorable(location, to, str(error)) from error
         return location.open(self.pipeline).version
+
+    @staticmethod
+    def _check_restorable(location: StreamLocation, to: int) -> None:
+        """Raise StateError when the log or the files of version `to` are gone, before anything is changed."""
+        root, why = location.root, ""
+        with root.explaining(location.stream):
+            now = logged_files(open_newest(root, location.stream))
+            try:
+                then = logged_files(DeltaTable(root.uri, version=to, storage_options=root.storage_options))
+            except DeltaError as error:
+                why = str(error)
+            else:
+                if missing := missing_files(root, [path for path in then if path not in now]):
+                    why = f"{len(missing):,} of its files no longer exist, such as {missing[0]}"
+        if why:
+            raise _not_restorable(location, to, why)
 
     def _version(self, location: StreamLocation, table: StreamTable, state_number: int) -> int:
         retained = {number(version): version for version in table.retained}
@@ -264,6 +286,15 @@ def _loaded(table: StreamTable, version: int) -> TableState | None:
         return table.blobs.load(version)
     except StateError:
         return None
+
+
+def _not_restorable(location: StreamLocation, to: int, why: str) -> StateError:
+    return StateError(
+        f"the rows of version {to} cannot be restored, so nothing was changed ({why}); without --tables, only the "
+        "state is rolled back",
+        stream=location.stream,
+        path=str(location.root),
+    )
 
 
 def _overtaken(location: StreamLocation) -> StateConflict:

@@ -7,7 +7,8 @@ Commits that only move rows are checked, too, because some of them duplicate row
 the marker, but no rows: the table then has another id than the one stored in the state.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from cdk.base.errors import StateError
 from cdk.lake.arrow.type_promotion import common_type
 from cdk.lake.delta.pinned_table import PinnedTable
 from cdk.lake.delta.table_state import COMPLETE, TableState
-from cdk.lake.parquet.table_files import apply_commit, commit_at, counted_rows, logged_files
+from cdk.lake.parquet.table_files import LoggedCommit, apply_commit, commit_at, counted_rows, logged_files
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.table_log import broken_transaction
 
@@ -46,32 +47,53 @@ def state_of_rows(table: PinnedTable, marker: int) -> RowsState:
 
     Raises StateError: when the log cannot decide.
     """
-    at, restored = table.version, False
+    restored = False
     row_moves: list[int] = []
-    while at >= 0:
-        try:
-            commit = commit_at(table.root, at)
-        except FileNotFoundError:
+    for at, commit in _commits_of_rows(table):
+        if commit is None:
             if not restored:
                 return RowsState(marker, certain=False, row_moves=tuple(row_moves))
-            why = f"the log no longer has version {at}, to which the table was restored"
-            raise _unknown(why, table) from None
+            raise _unknown(f"the log no longer has version {at}, to which the table was restored", table)
         if table.app in commit.markers:
             return RowsState(commit.markers[table.app], certain=True, row_moves=tuple(row_moves))
         if COMPLETE in commit.info and not commit.markers:
             raise broken_transaction(table.root, at, table.stream)
         if commit.add and not commit.changes_rows:
             row_moves.append(at)
+        restored = restored or commit.operation == "RESTORE"
+    return RowsState(None if restored else marker, certain=True, row_moves=tuple(row_moves))
+
+
+def may_have_rows_of(table: PinnedTable, version: int) -> bool:
+    """Whether the commit of a state led to the rows of the handle's version, or may have, if the log was cleaned up."""
+    with suppress(StateError):
+        commits = (commit for _, commit in _commits_of_rows(table))
+        return any(commit is None or commit.markers.get(table.app) == version for commit in commits)
+    return True
+
+
+def _commits_of_rows(table: PinnedTable) -> Iterator[tuple[int, LoggedCommit | None]]:
+    """Yield the versions that led to the rows and their commits, newest first, without what a RESTORE has undone.
+
+    None, as the last commit: the log no longer has that version. Raises StateError: when it is unknown which one comes
+    before a RESTORE.
+    """
+    at = table.version
+    while at >= 0:
+        try:
+            commit = commit_at(table.root, at)
+        except FileNotFoundError:
+            yield at, None
+            return
+        yield at, commit
         at -= 1
         if commit.operation == "RESTORE":
-            restored = True
             match commit.info.get("operationParameters"):
                 case {"version": int() | str() as to}:
                     at = int(to)
                 case _:
                     why = "the table was restored to a timestamp; restore it to a version, by its number"
                     raise _unknown(why, table)
-    return RowsState(None if restored else marker, certain=True, row_moves=tuple(row_moves))
 
 
 def missing_marker_error(table: PinnedTable, number: int) -> StateError:

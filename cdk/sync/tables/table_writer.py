@@ -323,12 +323,13 @@ def import_into_table(admin: Admin, plan: StreamPlan, blob: JsonValue, *, replac
     """
     location = plan.location
     table = location.open(admin.pipeline, clock=admin.clock, allow_lost_state=True) if location.exists else None
-    if table is not None and table.state_version is not None and not replaces:
-        text = "the stream already has a state; pass --replace to replace it with the imported one"
-        raise StateError(text, stream=location.name)
     saved = None if table is None else table.saved
     fresh = TableState(plan.sync_mode, plan.write_mode)
     change = import_state(saved or fresh, plan.stream, blob, "import", of_another=True)
+    # An import that was killed is completed by the same one: what it has imported stays as it is.
+    if table is not None and table.state_version is not None and not replaces and change.saved != saved:
+        text = "the stream already has another state; pass --replace to replace it with the imported one"
+        raise StateError(text, stream=location.name)
     if table is None:
         admin.check(location.name, change.saved)
         if admin.dry:

@@ -567,10 +567,11 @@ def test_rollback_of_tables_whose_rows_are_gone_changes_nothing(state: CommandLi
     orders.open().commit(INCREMENTAL, overwrite=True)
     DeltaTable(str(orders.root)).vacuum(0, dry_run=False, enforce_retention_duration=False)
 
-    ran = state("rollback", "3", "--tables")
+    dry, ran = state("rollback", "3", "--tables", "--dry-run"), state("rollback", "3", "--tables")
 
+    assert dry == ran
     assert ran.code == 1
-    assert "the rows of version 3 cannot be restored, so nothing was changed" in ran.stderr
+    assert "the rows of version 3 cannot be restored, so nothing was changed (3 of its files no longer" in ran.stderr
     assert (orders.saved.state, orders.ids) == (None, [])
 
 
@@ -688,9 +689,12 @@ def test_a_state_can_be_imported_before_the_first_sync(state: CommandLine, folde
 
     orders = Filled(folder / "tables" / "orders")
     assert orders.saved == TableState("incremental", "append", complete=True, state={"updated_at": FEB})
+    again = state("import", "airbyte.json")
+    assert (again.code, again.lines[0], orders.version) == (0, "orders: import: nothing to do", 1)
+    (folder / "airbyte.json").write_text(json.dumps([message]).replace(FEB, MAR))
     refused = state("import", "airbyte.json")
     assert (refused.code, orders.version) == (1, 1)
-    assert "the stream already has a state; pass --replace" in refused.stderr
+    assert "orders: the stream already has another state; pass --replace" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -771,6 +775,7 @@ def test_a_fork_begins_where_the_first_pipeline_stands(state: CommandLine, order
 
     second = StreamTable(orders.root, "second", "orders", ID)
     assert second.saved == replace(INCREMENTAL, state={"updated_at": MAR}, sync="", records=3)
+    assert state("fork", "second").lines[0] == "orders: fork from shop: nothing to do"
     second.commit(replace(second.saved, state={"updated_at": "2024-04-01T00:00:00Z"}))
     assert orders.saved.state == {"updated_at": MAR}
     again = state("fork", "second")

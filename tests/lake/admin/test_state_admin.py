@@ -340,6 +340,40 @@ def test_after_a_rollback_of_the_state_alone_rows_come_again(tmp_path: Path) -> 
     assert len(lake.rows) == 21 + later
 
 
+def restored_by_another(lake: Lake, number: int) -> None:
+    DeltaTable(str(lake.one.root)).restore(number + 1)
+
+
+def rolled_back_with_tables(lake: Lake, number: int) -> None:
+    lake.admin.rollback(lake.one, number, tables=True)
+
+
+@pytest.mark.parametrize("back", [restored_by_another, rolled_back_with_tables])
+def test_a_rollback_to_a_state_whose_rows_a_restore_removed_says_that_none_reads_them(
+    tmp_path: Path, back: Callable[[Lake, int], None]
+) -> None:
+    stream = Orders()
+    lake = Lake(tmp_path, stream)
+    for hours in (9, 15, 21):
+        stream.hours = Orders.hours[:hours]
+        lake.sync()
+    back(lake, 2)
+    assert len(lake.rows) == 15
+
+    if back is rolled_back_with_tables:
+        (said,) = lake.admin.rollback(lake.one, 3).change.consequences
+        assert said.startswith("The rows of state 3 are not in the table")
+        assert (lake.sync(), len(lake.rows)) == (0, 15)
+        lake.admin.rollback(lake.one, 4)
+        lake.sync()
+    else:
+        (said,) = lake.admin.rollback(lake.one, 2).change.consequences
+        assert said.startswith("What was read since is read again")
+        lake.sync()
+    (said,) = lake.admin.rollback(lake.one, 1).change.consequences
+    assert said.startswith("What was read since is read again")
+
+
 class Torn(Users):
     """Users, whose second page may be missing."""
 
