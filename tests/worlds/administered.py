@@ -290,7 +290,7 @@ class World:
         return {(part, n) for part, n in self.keys if n + IDS >= len(self.hours)}
 
     def check_sync(self, before: Counter[Key], covered: Covered, *, ended: bool) -> None:
-        """Whether the rows are those that a sync must leave. before: the rows that it found."""
+        """Check that the rows are those that a sync must leave. before: the rows before it."""
         others = Counter({key: count for key, count in before.items() if key[1] < 0})
         if self.mode == "append":
             for key in self.keys:

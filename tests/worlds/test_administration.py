@@ -98,7 +98,7 @@ class Run(World):
 
     def reset_partition(self, nth: int, name: str = "shop") -> None:
         part, text = self._partition(nth)
-        said = self.verb(
+        ended = self.verb(
             "reset",
             "--partition",
             text,
@@ -106,7 +106,7 @@ class Run(World):
             refusal="no stream with a state|has no partition|full refresh is complete",
         )
         owner = self.owners[name]
-        if said and owner.now is not None:
+        if ended and owner.now is not None:
             owner.now = owner.now.without(key for key in self.keys if key[0] == part or self.mode != "append")
         self.follow()
 
@@ -166,8 +166,8 @@ class Run(World):
         if owner.now is None or not self.exists or not self.shown(name)["state"]:
             return
         shown = self.shown(name)
-        said = self.state("export", file, "--format", form, owner=name)
-        assert said.code == 0, said
+        ended = self.state("export", file, "--format", form, owner=name)
+        assert ended.code == 0, ended
         changed = self.verb("import", file, "--replace", owner=name)
         if changed and self.kind != "paged":
             now = owner.now
@@ -200,8 +200,8 @@ class Run(World):
 
     def gc(self) -> None:
         if self.exists and not self.shown()["lost"]:
-            said = self.state("gc", "--days", "0")
-            assert said.code == 0, said
+            ended = self.state("gc", "--days", "0")
+            assert ended.code == 0, ended
 
     def look(self) -> None:
         """Whatever only reads ends well."""
@@ -209,8 +209,8 @@ class Run(World):
             return
         retained = self.shown()["retained"]
         for argv in (("log",), ("log", "--json"), ("diff", str(retained[0]), str(retained[-1])), ("show",)):
-            said = self.state(*argv)
-            assert (said.code, SECRET in said.text) == (0, False), said
+            ended = self.state(*argv)
+            assert (ended.code, SECRET in ended.text) == (0, False), ended
 
     def other_restores(self, nth: int) -> None:
         versions = [at for at in self.rows_at if at >= 0]

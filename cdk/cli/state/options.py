@@ -115,9 +115,9 @@ class PipelineFile:
         if len(tables) != 1:
             if not tables:
                 raise ConfigError("there is no stream with a state", path=str(self.path))
-            found = f"{counted(len(tables), 'stream')}: {', '.join(table.name for table in tables)}"
+            listed = f"{counted(len(tables), 'stream')}: {', '.join(table.name for table in tables)}"
             choose = "name its namespace, too" if names else "choose one with --stream"
-            raise ConfigError(f"found {found}, expected one, because each has its own states; {choose}")
+            raise ConfigError(f"found {listed}, expected one, because each has its own states; {choose}")
         return tables[0]
 
     @cached_property
