@@ -5,6 +5,7 @@ No offset holds the secret that names one of the partitions.
 A frame whose filters skip slices has every row of the filters.
 """
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,6 +40,8 @@ from tests.samples import DAY0, moment
 
 SECRET = "hunter2-hunter2"
 ACCOUNTS = (SECRET, "b", "c")
+LAST = (9, 17, 999)
+"""The last hours of things."""
 SCHEMA = {"type": "object", "properties": {"id": {"type": "string"}, "at": {"type": "string", "format": "date-time"}}}
 
 
@@ -46,14 +49,13 @@ SCHEMA = {"type": "object", "properties": {"id": {"type": "string"}, "at": {"typ
 class World:
     """A source with a row for each hour and account, which it shows once `delay` hours have passed.
 
-    dropped: accounts that it no longer lists. parents: rows of things that each have those of the hours that leave the
-    same remainder; a thing is dated by the last of them.
+    dropped: accounts that it no longer lists. A thing has the rows of an account whose hours leave the same remainder,
+    up to its last one, which is also its own date.
     """
 
     delay: int
     hour: int = 0
     dropped: set[str] = field(default_factory=set)
-    parents: int = 3
 
     @property
     def now(self) -> datetime:
@@ -64,16 +66,16 @@ class World:
         """An account comes every ten hours."""
         return [name for n, name in enumerate(ACCOUNTS) if 10 * n <= self.hour and name not in self.dropped]
 
-    def hours(self, until: int) -> range:
-        return range(until - self.delay + 1)
+    def hours(self, thing: int | None = None) -> Iterator[int]:
+        """The hours of the rows that are visible."""
+        hours = range(self.hour - self.delay + 1)
+        return (n for n in hours if thing is None or (n % len(LAST) == thing and n <= LAST[thing]))
 
     def rows(self, account: str, thing: int | None = None) -> Iterator[Record]:
-        for hour in self.hours(self.hour):
-            if thing is None or hour % self.parents == thing:
-                yield {"id": f"{account}-{hour}", "at": moment(hour)}
+        return ({"id": f"{account}-{hour}", "at": moment(hour)} for hour in self.hours(thing))
 
     def things(self, account: str) -> Iterator[Record]:
-        for thing in range(self.parents):
+        for thing in range(len(LAST)):
             if rows := list(self.rows(account, thing)):
                 yield {"thing": thing, "at": rows[-1]["at"]}
 
@@ -176,7 +178,13 @@ class Plan:
             return {f"{name}-{n}" for name in world.accounts for n in range(3)}
         upper = world.hour - self.delay - self.spare
         last = self.end if self.end is not None and 0 <= self.end <= upper else upper - self.lookback
-        return {f"{name}-{hour}" for name in world.accounts for hour in world.hours(world.hour) if hour <= last}
+        return {f"{name}-{hour}" for name in world.accounts for hour in self.hours(world) if hour <= last}
+
+    def hours(self, world: World) -> Iterator[int]:
+        """The hours of all rows that are visible."""
+        if self.kind is not OfThings:
+            return world.hours()
+        return itertools.chain.from_iterable(world.hours(thing) for thing in range(len(LAST)))
 
 
 class Query:
@@ -310,7 +318,7 @@ def test_a_filtered_frame_has_every_row_of_the_filter_once(
     # Windows of a manifest that has no granularity touch, and a source that counts both ends brings a record twice.
     assert rows.total() == len(rows) or (plan.end == REQUESTED_END and plan.granularity is None)
     assert {id.rpartition("-")[0] for id in rows} <= names
-    hours = [n for n in world.hours(hour) if (n >= since if above else n <= since)]
+    hours = [n for n in plan.hours(world) if (n >= since if above else n <= since)]
     if plan.end is not None and plan.end >= 0:
         hours = [n for n in hours if n <= plan.end]
     wanted = range(3) if plan.kind is Whole else hours
