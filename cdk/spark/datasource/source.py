@@ -50,8 +50,8 @@ class CdkDataSource(DataSource):
         if not options.push_down:
             return BatchReader(opened, reading)
         for name in options.partition_columns:
-            if name not in reading.declared:
-                nearest = did_you_mean(name, reading.declared)
+            if name not in schema.names:
+                nearest = did_you_mean(name, schema.names)
                 raise ConfigError(f"option partition_columns: {opened.stream.name} has no column {name!r}{nearest}")
         return PushdownReader(opened, reading, partition_columns=options.partition_columns)
 
