@@ -1,12 +1,13 @@
 """Partitions that a secret of the config identifies, in the tables of a sync and in their states."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
 
-from cdk import Item, Partition, Slice, list_partitions
+from cdk import Item, ParentState, Partition, Slice, StreamState, following_partitions, list_partitions
 from tests.samples import Orders
 from tests.sync.test_row_sources import SECRET, sync
 
@@ -24,13 +25,26 @@ class Accounts(Orders):
         yield from super().read_records(slice)
 
 
-def test_a_second_sync_resumes_from_a_state_without_the_secret(tmp_path: Path) -> None:
-    sync(tmp_path, Accounts())
-    rows = DeltaTable(str(tmp_path / "accounts")).to_pyarrow_table().num_rows
+class Payments(Accounts):
+    """Of the orders, which are followed."""
 
-    sync(tmp_path, Accounts())
+    name = "payments"
+    hours = (2, 50)
 
-    assert DeltaTable(str(tmp_path / "accounts")).to_pyarrow_table().num_rows == rows == 2 * len(Accounts.hours)
+    def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
+        return following_partitions(Accounts(), parents, order="id")
+
+
+@pytest.mark.parametrize(("kind", "count"), [(Accounts, 2), (Payments, 2 * len(Accounts.hours))])
+def test_a_second_sync_resumes_from_a_state_without_the_secret(
+    tmp_path: Path, kind: type[Accounts], count: int
+) -> None:
+    sync(tmp_path, kind())
+    rows = DeltaTable(str(tmp_path / kind.name)).to_pyarrow_table().num_rows
+
+    sync(tmp_path, kind())
+
+    assert DeltaTable(str(tmp_path / kind.name)).to_pyarrow_table().num_rows == rows == count * len(kind.hours)
     texts = [line for path in tmp_path.rglob("*.json") for line in path.read_text().splitlines()]
     assert any("<secret key plain>" in text for text in texts)
     # Delta's log also has the least and the greatest value of columns: those are rows, and rows are not masked.
