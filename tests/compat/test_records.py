@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import Json
+from cdk.base.values import Json, as_object
 from cdk.compat.airbyte.custom_object import CustomCodeError
 from cdk.testing import MockApi, read
 from tests.compat.sources import manifest, source
@@ -433,3 +433,25 @@ class Same(AddFields):
     api.get("/items").returns(json={"data": [{"id": 1}]})
 
     assert read(source(tmp_path, code, manifest({"transformations": [same]}), api)).records == [{"id": 1, "b": 2}]
+
+
+def test_a_loader_extends_that_of_files_in_the_connectors_package(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from airbyte_cdk.sources.declarative.schema.json_file_schema_loader import JsonFileSchemaLoader
+
+@dataclass
+class Wider(JsonFileSchemaLoader):
+    def get_json_schema(self):
+        schema = super().get_json_schema()
+        schema["properties"]["more"] = {"type": "string"}
+        return schema
+"""
+    (tmp_path / "source_x" / "schemas").mkdir(parents=True)
+    (tmp_path / "source_x" / "schemas" / "items.json").write_text('{"type": "object", "properties": {"id": {}}}')
+    loader = {"type": "CustomSchemaLoader", "class_name": "components.Wider", "$parameters": {"name": "items"}}
+    written = manifest(stream={"schema_loader": loader})
+
+    (stream,) = source(tmp_path, code, written, MockApi()).open({})
+
+    assert sorted(as_object(stream.json_schema()["properties"])) == ["id", "more"]

@@ -11,7 +11,7 @@ from cdk.compat.airbyte.custom_object import runtime
 from cdk.compat.airbyte.interpolation import InterpolatedString, Text, text_of
 from cdk.compat.airbyte.plain_types import Config, Parameters, WithParameters
 from cdk.declarative.model.plug_points import Normalize
-from cdk.declarative.reading.schema_file import read_schema
+from cdk.declarative.reading.schema_file import read_schema, schema_file
 from cdk.declarative.reading.type_normalizer import normalizer
 
 
@@ -51,7 +51,8 @@ class JsonFileSchemaLoader(SchemaLoader):
         self.file_path = InterpolatedString.create(self.file_path or _default_file_path(), parameters=parameters)
 
     def get_json_schema(self) -> JsonSchema:
-        return read_schema(runtime().folder / text_of(self.file_path, self.config))
+        folder, name = runtime().folder, text_of(self.file_path, self.config)
+        return read_schema(schema_file(folder, name) or folder / name)
 
 
 class TransformConfig(enum.Flag):

@@ -24,6 +24,19 @@ def read_schema(file: Path) -> JsonSchema:
     return _References(file).of(_loaded(file))
 
 
+def schema_file(folder: Path, name: str) -> Path | None:
+    """Return the file that a manifest in `folder` calls `name`; None if it is missing.
+
+    It is below that folder, the folder around it, the working directory, or a connector's package in the folder.
+    """
+    # `./source_name/schemas/users.json`, as seen from inside `source_name`.
+    inner = Path(*Path(name).parts[1:])
+    around = [(start, start / name) for start in (folder, folder.parent, Path())]
+    packages = [(package, package / name) for package in sorted(folder.glob("source_*"))]
+    places = [*around, (folder, folder / inner), *packages]
+    return next((file for start, file in places if is_file(file, within=start)), None)
+
+
 def is_file(file: Path, *, within: Path) -> bool:
     """Whether a manifest may read this file: one from elsewhere must not read files outside of its folders."""
     try:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import islice
-from pathlib import Path
 
 from pydantic import Field
 
@@ -19,7 +18,7 @@ from cdk.declarative.model.plug_points import (
     SliceReader,
     StreamParts,
 )
-from cdk.declarative.reading.schema_file import is_file, read_schema
+from cdk.declarative.reading.schema_file import read_schema, schema_file
 from cdk.rest import path
 from cdk.state.slice import Slice
 from cdk.streams.page import records_in
@@ -68,7 +67,7 @@ class JsonFileSchemaLoader(AnySchemaLoader):
         text = ctx.expression(self, "file_path").text() if explicit else f"./schemas/{name}.json"
 
         def load() -> JsonSchema:
-            file = _find(ctx.runtime.folder, text)
+            file = schema_file(ctx.runtime.folder, text)
             if file is None and missing is not None:
                 return missing
             if file is None:
@@ -77,16 +76,6 @@ class JsonFileSchemaLoader(AnySchemaLoader):
             return read_schema(file)
 
         return load
-
-
-def _find(folder: Path, name: str) -> Path | None:
-    """Return a file named by a manifest, below its folder or the one with the connector's package; None if missing."""
-    for start in (folder, folder.parent, Path()):
-        if is_file(file := start / name, within=start):
-            return file
-    # `./source_name/schemas/users.json`, as seen from inside `source_name`.
-    inner = Path(*Path(name).parts[1:])
-    return file if is_file(file := folder / inner, within=folder) else None
 
 
 def merged(loaders: Sequence[Callable[[], JsonSchema]]) -> Callable[[], JsonSchema]:

@@ -72,7 +72,8 @@ def test_a_file_is_looked_for_beside_the_manifest_and_above(tmp_path: Path) -> N
 
     for path in ("./schemas/items.json", "./source_it/schemas/items.json", "source_it/schemas/items.json"):
         assert schema({"type": "JsonFileSchemaLoader", "file_path": path}, folder=inner) == {"type": "object"}
-    assert schema({"type": "JsonFileSchemaLoader"}, folder=inner) == {"type": "object"}
+    for folder in (inner, tmp_path):
+        assert schema({"type": "JsonFileSchemaLoader"}, folder=folder) == {"type": "object"}
     assert schema({"file_path": "{{ config.dir }}.json"}, folder=inner) == {"own": True}
     assert schema(None, folder=inner) == {"type": "object"}
 
