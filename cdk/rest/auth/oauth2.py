@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
+from msgspec import Struct
+
 from cdk.base.errors import ConfigError, CredentialsError
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue
@@ -25,8 +27,7 @@ SaveTokens: TypeAlias = Callable[[Mapping[tuple[str, ...], JsonValue]], None]
 _FORM = "application/x-www-form-urlencoded"
 
 
-@dataclass(frozen=True, slots=True)
-class TokenFields:
+class TokenFields(Struct, frozen=True):
     """The names of the fields in a token server's requests and responses."""
 
     grant_type: str = "grant_type"
@@ -37,8 +38,7 @@ class TokenFields:
     expires_in: str = "expires_in"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTokens:
+class StoredTokens(Struct, frozen=True):
     """Saves the tokens of a token server for the next run. Needed for refresh tokens that work only once."""
 
     save: SaveTokens

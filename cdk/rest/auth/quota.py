@@ -1,8 +1,9 @@
 """Quota: how many calls a token has left, as reported by an API."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from cdk.base.errors import ConfigError
 from cdk.base.times.clock import parse_timestamp
@@ -20,8 +21,7 @@ def always(_: Request) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(Struct, frozen=True):
     """One of the quotas that an API has for each token. Response headers update what the quota status reported."""
 
     name: str
@@ -40,8 +40,7 @@ class Quota:
     """Statuses that mean that no calls are left."""
 
 
-@dataclass(slots=True)
-class QuotaLeft:
+class QuotaLeft(Struct):
     """The remaining calls of a quota for one token. Mutable: updated as the token is used."""
 
     remaining: int

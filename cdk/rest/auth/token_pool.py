@@ -4,6 +4,8 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 
+import msgspec
+
 from cdk.base.errors import ConfigError, RateLimited
 from cdk.base.logs import logger
 from cdk.base.process.process_lock import ProcessLock
@@ -47,13 +49,12 @@ _LONGEST_DELAY = 10.0
 _SHORTEST_WAIT = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaStatus:
+class QuotaStatus(msgspec.Struct, frozen=True):
     """The endpoint that reports the calls a token has left. unavailable: statuses that mean that it does not."""
 
     url: Setting
     method: str = "GET"
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     unavailable: Collection[int] = ()
 
 

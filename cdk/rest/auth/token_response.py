@@ -1,10 +1,11 @@
 """Parses the responses of token servers: a token, its lifetime, or a refusal."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from math import isfinite
+
+from msgspec import Struct
 
 from cdk.base.errors import CredentialsError
 from cdk.base.times.clock import parse_timestamp, write_timestamp
@@ -21,8 +22,7 @@ _MARGIN = timedelta(seconds=30)
 _ISO = "%Y-%m-%dT%H:%M:%SZ"
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Responses, besides 400, 401 and 403, that mean that the credentials are invalid.
 
     statuses: such a response is a refusal if `key` in its body, at any depth, has one of `values`, or if there is no

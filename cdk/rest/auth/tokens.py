@@ -16,6 +16,8 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+import msgspec
+
 from cdk.base.errors import CredentialsError
 from cdk.base.logs import logger
 from cdk.base.process.process_lock import ProcessLock
@@ -168,28 +170,25 @@ class Tokens:
                 )
 
 
-@dataclass
-class Findings:
+class Findings(msgspec.Struct):
     """What a task found out about its tokens.
 
     rejected: by key, the `digest_of` a token that the API rejected early. accepted: keys of tokens that it accepted.
     """
 
-    rejected: dict[str, str] = field(default_factory=dict)
-    accepted: set[str] = field(default_factory=set)
+    rejected: dict[str, str] = msgspec.field(default_factory=dict)
+    accepted: set[str] = msgspec.field(default_factory=set)
 
 
-@dataclass(frozen=True)
-class HeldTokens:
+class HeldTokens(msgspec.Struct, frozen=True):
     """The tokens of a task by key, and its findings about them. last: no other task will read with newer tokens."""
 
     issued: Mapping[str, IssuedToken]
-    findings: Findings = field(default_factory=Findings)
+    findings: Findings = msgspec.field(default_factory=Findings)
     last: bool = False
 
 
-@dataclass(frozen=True)
-class EndedToken:
+class EndedToken(msgspec.Struct, frozen=True):
     """A token that ended while a slice was being read.
 
     digest: of the token, see `digest_of`. lasted_seconds: how long it worked. expires: when it was due to expire.
@@ -202,8 +201,7 @@ class EndedToken:
     early: bool
 
 
-@dataclass
-class SliceProgress:
+class SliceProgress(msgspec.Struct):
     """The progress of a slice in a task, updated by its reader and its authenticators.
 
     read: whether it has yielded pages. reached: whether it could resume after one of them. first_used: when it first
