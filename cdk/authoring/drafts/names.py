@@ -12,6 +12,20 @@ CREATED = {"created", "creation", "create"}
 TIMES = {"date", "time", "timestamp", "datetime"}
 """Words in the names of date fields: of the last change, of the creation, of any date."""
 
+RECORD_LISTS = (
+    "data", "items", "results", "records", "entries", "values", "value", "rows", "list", "objects", "resources",
+    "elements", "content", "hits", "result", "response", "embedded", "collection", "payload", "record", "item", "row",
+    "entry", "features", "documents", "docs", "nodes", "edges", "members",
+)  # fmt: skip
+"""Usual names of lists of records that are not named after their records, the likeliest first."""
+
+COMPANIONS = frozenset({
+    "links", "link", "errors", "error", "warnings", "warning", "messages", "facets", "facet", "columns", "fields",
+    "schema", "headers", "sort", "sorts", "filters", "filter", "aggregations", "breadcrumbs", "meta", "metadata",
+    "units", "crs", "bbox", "coordinates", "conformsto", "included",
+})  # fmt: skip
+"""Names, or last words of names, of lists that accompany the records."""
+
 _VERBS = frozenset({"filter", "list", "paginate", "query", "search"})
 """The last segments of paths that read a collection by a request body, with a POST instead of a GET."""
 

@@ -3,22 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
-from cdk.authoring.drafts.names import plain, singular, words
+from cdk.authoring.drafts.names import COMPANIONS, RECORD_LISTS, plain, singular, words
 from cdk.base.values import JsonValue, as_object, json_kind
 
 _DEEPEST = 4
-_NAMES = (
-    "data", "results", "result", "records", "record", "items", "item", "rows", "row", "entries", "entry", "values",
-    "value", "features", "objects", "documents", "docs", "hits", "resources", "elements", "content", "list", "nodes",
-    "edges", "members", "collection",
-)  # fmt: skip
-"""Usual names of lists of records that are not named after their records."""
-_OTHERS = frozenset({
-    "links", "link", "errors", "error", "warnings", "warning", "messages", "facets", "facet", "columns", "fields",
-    "schema", "headers", "sort", "sorts", "filters", "filter", "aggregations", "breadcrumbs", "meta", "metadata",
-    "units", "crs", "bbox", "coordinates", "conformsto", "included",
-})  # fmt: skip
-"""Names, or last words of names, of lists that accompany the records."""
 
 
 def record_lists(body: JsonValue, path: str) -> Mapping[tuple[str, ...], Sequence[JsonValue]]:
@@ -38,7 +26,7 @@ def record_lists(body: JsonValue, path: str) -> Mapping[tuple[str, ...], Sequenc
         if not keys or {plain(keys[-1]), "".join(singular(keys[-1]))} & own:
             return 0
         name, last = plain(keys[-1]), "".join(words(keys[-1])[-1:])
-        return 3 if {name, last} & _OTHERS else 1 if name in _NAMES else 2
+        return 3 if {name, last} & COMPANIONS else 1 if name in RECORD_LISTS else 2
 
     def rank(keys: tuple[str, ...]) -> tuple[int, bool, int, int]:
         return kind(keys), bool(problem_of(lists[keys])), len(keys), -len(lists[keys])

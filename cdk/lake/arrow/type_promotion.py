@@ -15,8 +15,8 @@ _SURELY_EXACT_BITS = 32
 def common_type(old: pa.DataType, new: pa.DataType, *, exact: bool = False) -> pa.DataType | None:
     """Return the narrowest type that holds both without loss; None if there is none, as `old` is not a type of the kit.
 
-    Integer -> double (text if `exact`: the column has integers that a double would round) or decimal; date ->
-    timestamp; structs field by field, the old fields first; lists by their elements; anything else -> text.
+    Integer -> double (string if `exact`: the column has integers that a double would round) or decimal; date ->
+    timestamp; structs field by field, the old fields first; lists by their elements; anything else -> string.
     """
     if old == new or pa.types.is_string(old):
         return old
@@ -33,7 +33,7 @@ def common_type(old: pa.DataType, new: pa.DataType, *, exact: bool = False) -> p
 def keeps_spelling(old: pa.DataType, new: pa.DataType) -> bool:
     """Whether old values of a column that was widened equal the same values when the source sends them again.
 
-    Timestamps and numbers with a decimal point become text as the kit writes them, not as the source does.
+    Timestamps and numbers with a decimal point become strings as the kit writes them, not as the source does.
     """
     as_sent = pa.types.is_signed_integer(old) or pa.types.is_boolean(old) or old == pa.date32()
     return as_sent or old == new or not pa.types.is_string(new)
@@ -64,7 +64,7 @@ def only_gains(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def _readable(kind: pa.DataType) -> bool:
-    """Whether `cdk.lake.arrow.cast` can convert this type to text."""
+    """Whether `cdk.lake.arrow.cast` can convert this type to strings."""
     parts = leaves(kind)
     return all(writable(part) or pa.types.is_float32(part) or pa.types.is_decimal(part) for part in parts)
 
@@ -88,7 +88,7 @@ def _has_field(kind: pa.StructType, name: str) -> bool:
 
 
 def _scalar(old: pa.DataType, new: pa.DataType, *, exact: bool) -> pa.DataType | None:
-    """Return the scalar type that holds both; None: only text does."""
+    """Return the scalar type that holds both; None: only a string does."""
     for first, second in ((old, new), (new, old)):
         if (
             pa.types.is_signed_integer(first)

@@ -23,7 +23,7 @@ from cdk.authoring.drafts.manifest_text import in_json, written
 from cdk.authoring.drafts.names import path_parameters, resource, segments, shape, snake
 from cdk.authoring.drafts.openapi.description import Description, Operation
 from cdk.authoring.drafts.openapi.paths import Parent, ParentKey, Paths
-from cdk.authoring.drafts.openapi.responses import RecordList, collection
+from cdk.authoring.drafts.openapi.responses import RecordList, record_list
 from cdk.authoring.drafts.openapi.schemas import Schemas
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, as_most_streams, guess_paginator
 from cdk.base.errors import ConfigError
@@ -88,7 +88,7 @@ def _collections(
     left_out: list[LeftOut] = []
     collections: dict[str, RecordList] = {}
     for path, operation in operations.items():
-        match _why_not(operation) or collection(operation, schemas):
+        match _why_not(operation) or record_list(operation, schemas):
             case str(reason):
                 left_out.append(LeftOut(path, reason))
             case RecordList() as records:

@@ -4,16 +4,12 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from cdk.authoring.drafts.names import plain, segments, shape, singular
+from cdk.authoring.drafts.names import COMPANIONS, RECORD_LISTS, plain, segments, shape, singular
 from cdk.authoring.drafts.openapi.description import Operation
 from cdk.authoring.drafts.openapi.schemas import Schemas
 from cdk.base.values import JsonValue, as_object
 
 # fmt: off
-_ENVELOPES = (
-    "data", "items", "results", "records", "entries", "values", "value", "rows", "list", "objects", "resources",
-    "elements", "content", "hits", "result", "response", "embedded", "collection", "payload",
-)
 _AROUND = frozenset(
     {
         "count", "total", "size", "limit", "offset", "page", "pages", "next", "previous", "prev", "first", "last",
@@ -25,9 +21,6 @@ _AROUND = frozenset(
 # fmt: on
 """Words in the names of properties that an envelope has besides its records."""
 
-_BESIDE = {"errors", "warnings", "links", "included"}
-"""Lists that are not taken for the records if there are others."""
-
 
 class RecordList(Struct, frozen=True):
     """The records of a response. path: of their list. items: the schema of a record, as in the description."""
@@ -37,8 +30,8 @@ class RecordList(Struct, frozen=True):
     why: str
 
 
-def collection(operation: Operation, schemas: Schemas) -> RecordList | str:
-    """Return the collection that an operation reads, or the reason why it is not one."""
+def record_list(operation: Operation, schemas: Schemas) -> RecordList | str:
+    """Return the list of records in the response of an operation, or the reason why there is none."""
     if operation.schema is None:
         return "no JSON response is described"
     body = schemas.flat(operation.schema)
@@ -70,9 +63,9 @@ def _in_object(body: Mapping[str, JsonValue], name: str, schemas: Schemas, path:
     properties = schemas.fields(body)
     lists = [key for key, part in properties.items() if part.get("type") == "array"]
     of_objects = [key for key in lists if schemas.flat(properties[key].get("items")).get("type") == "object"]
-    of_objects = [key for key in of_objects if plain(key) not in _BESIDE] or of_objects
     named = [key for key in of_objects if singular(key) == singular(name)]
-    enveloped = [key for known in _ENVELOPES for key in of_objects if plain(key) == known]
+    of_objects = [key for key in of_objects if plain(key) not in COMPANIONS] or of_objects
+    enveloped = [key for known in RECORD_LISTS for key in of_objects if plain(key) == known]
     for key in (*named, *enveloped):
         why = "has the name of the path" if key in named else "is a common name for it"
         return _unwrapped(RecordList((*path, key), properties[key].get("items"), f"`{key}` {why}"), name, schemas)
@@ -81,7 +74,7 @@ def _in_object(body: Mapping[str, JsonValue], name: str, schemas: Schemas, path:
         key = of_objects[0]
         return RecordList((*path, key), properties[key].get("items"), f"`{key}` is the one list of objects")
     for key, part in properties.items():
-        if part.get("type") == "object" and plain(key) in _ENVELOPES and len(path) < 2:  # noqa: PLR2004 - levels
+        if part.get("type") == "object" and plain(key) in RECORD_LISTS and len(path) < 2:  # noqa: PLR2004 - levels
             inner = _in_object(part, name, schemas, (*path, key))
             if isinstance(inner, RecordList):
                 return inner
