@@ -1,12 +1,11 @@
 """Reads JSON and YAML documents of users; errors name the place in the file."""
 
 import json
-from itertools import chain
 from pathlib import Path
 
 from cdk import base
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonValue, Keys, dotted, from_json
+from cdk.base.values import JsonValue, Keys, dotted, from_json, is_deeper
 
 _DEEPEST = 500
 """The most levels of a JSON document: its readers call themselves for each; from Python 3.12 on, parsers do not."""
@@ -52,17 +51,6 @@ def parse_json(text: bytes, where: str) -> JsonValue:
         # Not chained: the text may contain a secret, and the original error refers to it.
         words = f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
         raise ConfigError(words, path=where) from None
-    if text.count(b"[") + text.count(b"{") > _DEEPEST:
-        _check_depth(value, where)
+    if text.count(b"[") + text.count(b"{") > _DEEPEST and is_deeper(value, _DEEPEST):
+        raise ConfigError(f"is nested deeper than {_DEEPEST} levels; flatten it", path=where)
     return value
-
-
-def _check_depth(value: JsonValue, where: str) -> None:
-    level = [value]
-    for _ in range(_DEEPEST + 1):
-        inner = chain.from_iterable(
-            each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)
-        )
-        if not (level := list(inner)):
-            return
-    raise ConfigError(f"is nested deeper than {_DEEPEST} levels; flatten it", path=where)

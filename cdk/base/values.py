@@ -249,6 +249,17 @@ def walk(value: JsonValue, keys: Keys = ()) -> Iterator[tuple[Keys, JsonValue]]:
             yield keys, value
 
 
+def is_deeper(value: FieldValue, levels: int) -> bool:
+    """Whether objects and lists in a value are nested deeper than so many levels. Does not recurse."""
+    level = [value]
+    for _ in range(levels + 1):
+        level = [each for each in level if isinstance(each, dict | list)]
+        if not level:
+            return False
+        level = [part for each in level for part in (each.values() if isinstance(each, dict) else each)]
+    return True
+
+
 def dotted(keys: Sequence[str | int]) -> str:
     """A path inside a document as people write it: `streams[2].name`."""
     return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip(".")

@@ -6,7 +6,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from cdk.base.errors import DecodeError
-from cdk.base.values import FieldValue, JsonValue
+from cdk.base.values import JsonValue, is_deeper
 from cdk.rest.http.messages import Response
 from cdk.rest.records.decoder import elements
 
@@ -30,24 +30,12 @@ class XmlDocument(Struct, frozen=True):
 
         body = response.body
         try:
-            document = xmltodict.parse(body, disable_entities=True)
+            document: JsonValue = xmltodict.parse(body, disable_entities=True)
         except (ExpatError, ValueError, LookupError, RecursionError) as error:
             raise DecodeError(f"{response.request}: the body is not readable XML: {error}") from None
-        _check_depth(response, document)
+        if is_deeper(document, _DEPTH):
+            raise DecodeError(f"{response.request}: the XML of the body is nested deeper than {_DEPTH} elements")
         return document
 
     def items(self, response: Response) -> Iterator[JsonValue]:
         return elements(self.decode(response))
-
-
-def _check_depth(response: Response, document: JsonValue) -> None:
-    level = [document]
-    for _ in range(_DEPTH):
-        level = [child for value in level for child in _children(value) if type(child) is dict or type(child) is list]
-        if not level:
-            return
-    raise DecodeError(f"{response.request}: the XML of the body is nested deeper than {_DEPTH} elements")
-
-
-def _children(value: FieldValue) -> Iterator[FieldValue]:
-    return iter(value.values() if type(value) is dict else value)
