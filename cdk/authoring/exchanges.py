@@ -16,9 +16,10 @@ from cdk.rest.http.redact import safe_url
 from cdk.rest.records.decoders.packed_formats import gunzipped
 from cdk.rest.tracing import Exchange
 
-_LOOKED_AT = 2**16
+_SEARCHED = 2**16
 """Characters of a body after the displayed ones that are searched for secrets, too."""
 
+# A member of a possibly truncated JSON object, and a field of a form: all before the value, the name, the value.
 _MEMBER = re.compile(r'("([^"\\]{1,100})"\s*:\s*)("(?:[^"\\]|\\.)*"?|\d[\d.]*)')
 _PAIR = re.compile(r"((?:^|(?<=&))([\w.\-\[\]%]{1,100})=)([^&\s]*)")
 
@@ -66,14 +67,14 @@ def _text(response: Response, most: int) -> str:
         for piece in gunzipped(response):
             body += piece
             # A character has up to four bytes.
-            if len(body) >= 4 * (most + _LOOKED_AT):
+            if len(body) >= 4 * (most + _SEARCHED):
                 break
     return replace(response, body=body or response.body).text
 
 
 def shortened(body: str, secrets: Secrets, most: int, named: Callable[[str], bool] = looks_secret) -> str:
     """Return the first `most` characters of a body, without secrets. named: whether a field name marks a secret."""
-    text = body[: most + _LOOKED_AT]
+    text = body[: most + _SEARCHED]
     text = (_MEMBER if text.lstrip()[:1] in {"{", "["} else _PAIR).sub(partial(_hidden, named), text)
     text = secrets.mask(text)
     return text if len(text) <= most else f"{text[:most]}…"

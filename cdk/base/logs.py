@@ -115,6 +115,7 @@ class SliceErrors:
             logger.error("%s: %s failed for other reasons", stream, counted(rest, "further slice"))
 
 
-_IN_FULL = 5
-_CAUSES = 5
+_IN_FULL, _CAUSES = 5, 5
+"""How many errors of a stream are logged in full; how many causes of further ones are logged with their number."""
+
 _URL = re.compile(r"\w+://\S+")

@@ -35,7 +35,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.secret_names import looks_secret
 from cdk.base.values import JsonObject, JsonValue, as_object, as_string, from_json
 
-_OF_THE_BROWSER = re.compile(
+_BROWSER_HEADERS = re.compile(
     r"accept-(?:encoding|language|charset)|user-agent|sec-.*|origin|referer|dnt|connection|priority|cache-control"
     r"|pragma|te|host|content-.*|if-.*|upgrade-.*|x-requested-with",
     re.IGNORECASE,
@@ -43,7 +43,7 @@ _OF_THE_BROWSER = re.compile(
 _OPAQUE = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_\-.=+/~:]{16,}")
 _FORMAT = re.compile(r"(?<=.)\.(?:json|xml|csv)$")
 _ID = re.compile(r"\d+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_DAY = re.compile(r"\d{4}-\d\d-\d\d(?!\d)")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d(?!\d)")
 _ACCEPTED = re.compile(r"(?!text/html|\*/\*)[\w.+*/;=, -]+")
 """Accept headers to keep: APIs select versions by them. Browsers, in contrast, accept pages and `*/*`."""
 
@@ -72,11 +72,11 @@ def draft_of_curl(
     """
     known, config = dict(beside or {}), ConfigFields()
     requests = [curl_options(command) for command in commands]
-    tokens = [request for request in map(_Request, requests) if request.asks_for_token]
+    tokens = [request for request in map(_Request, requests) if request.requests_token]
     login = login or login_of_curl(*commands) or Login({})
     streams: dict[str, StreamDraft] = {}
     for options in requests:
-        if not _Request(options).asks_for_token:
+        if not _Request(options).requests_token:
             stream, fields = _stream(options, known, pages, login)
             known[stream.name], streams[stream.name] = stream.component, stream
             config.include(fields)
@@ -95,7 +95,7 @@ def draft_of_curl(
 def login_of_curl(*commands: str) -> Login | None:
     """Return the login by the first command that requests a token; None if none does. Raises as `draft_of_curl`."""
     for request in map(_Request, map(curl_options, commands)):
-        if request.asks_for_token:
+        if request.requests_token:
             return session_login(request.requester, ["access_token" if "grant_type" in request.body else "token"])
     return None
 
@@ -162,7 +162,7 @@ class _Request:
         return as_object(as_object(self.requester.get("request_body")).get("value"))
 
     @property
-    def asks_for_token(self) -> bool:
+    def requests_token(self) -> bool:
         """Whether it returns a token for credentials: because of a `grant_type`, or of its path and a secret in it."""
         named = bool(self._secrets) and not _LOGINS.isdisjoint(words("".join(self.path[-1:])))
         return self.requester["http_method"] == "POST" and ("grant_type" in self.body or (named and bool(self.body)))
@@ -217,7 +217,7 @@ class _Request:
                 check = "if it is the id of a record, a SubstreamPartitionRouter reads the path of each"
                 yield Guess(f"`{part}` in the path is fixed", why, check)
         for name, value in as_object(self.requester.get("request_parameters")).items():
-            if isinstance(value, str) and _DAY.match(value):
+            if isinstance(value, str) and _DATE.match(value):
                 why = f"it is {value} in the command"
                 check = "if it filters records, an `incremental_sync` with it as `start_time_option` reads what is new"
                 yield Guess(f"`{name}` is sent as it is", why, check)
@@ -263,7 +263,7 @@ class _Request:
         headers: JsonObject = {}
         for text in self._options.headers:
             name, value = _header(text)
-            if name.lower() == "authorization" or _OF_THE_BROWSER.fullmatch(name) or not value:
+            if name.lower() == "authorization" or _BROWSER_HEADERS.fullmatch(name) or not value:
                 continue
             if name.lower() != "accept":
                 headers[_key(name)] = self._secret(name, value, in_field)
@@ -293,7 +293,7 @@ class _Request:
     def _nested(self, name: str, value: JsonValue) -> JsonValue:
         """Return a part of a JSON body; an object that the language would not send unchanged becomes an expression."""
         match value:
-            case dict() if any(part is None or _means_more(key) for key, part in value.items()):
+            case dict() if any(part is None or _is_interpreted(key) for key, part in value.items()):
                 return expression(self._source(name, value))
             case dict():
                 return {key: self._nested(key, part) for key, part in value.items()}
@@ -313,7 +313,7 @@ class _Request:
                 return f"{{{', '.join(f'{key!r}: {self._source(key, part)}' for key, part in value.items())}}}"
             case list():
                 return f"[{', '.join(self._source(name, part) for part in value)}]"
-            case str() if looks_secret(name) or _random(value):
+            case str() if looks_secret(name) or _looks_random(value):
                 return self._field(name, value)
             case int() | float() if looks_secret(name) and not isinstance(value, bool):
                 return self._field(name, value)
@@ -322,7 +322,7 @@ class _Request:
 
     def _value(self, name: str, value: str, read: Read) -> str:
         """Return the manifest's text for a string: the string itself, or the expression of a secret."""
-        return self._secret(name, value, read) if looks_secret(name) or _random(value) else written(value, read)
+        return self._secret(name, value, read) if looks_secret(name) or _looks_random(value) else written(value, read)
 
     def _secret(self, name: str, value: JsonValue, read: Read) -> str:
         """Return the expression that reads a secret from the config and sends it unchanged."""
@@ -347,17 +347,17 @@ class _Request:
 
 def _key(name: str) -> str:
     """Return the name of a parameter or header as a manifest writes it."""
-    return expression(repr(name)) if _means_more(name) else name
+    return expression(repr(name)) if _is_interpreted(name) else name
 
 
-def _means_more(name: str) -> bool:
+def _is_interpreted(name: str) -> bool:
     """Whether the language would interpret a name: as an expression, or as a keyword such as `$ref`."""
     return has_marks(name) or name.startswith("$")
 
 
 def _names(path: Sequence[str], host: str) -> Iterator[str]:
     """Yield names for a stream: the last path segments that are not ids, more and more of them; then numbered ones."""
-    called = [_FORMAT.sub("", part) for part in path if not _random(part) and not part.isdigit()] or [host]
+    called = [_FORMAT.sub("", part) for part in path if not _looks_random(part) and not part.isdigit()] or [host]
     for number in range(1, len(called) + 1):
         yield snake("_".join(called[-number:]))
     for number in count(2):
@@ -368,7 +368,7 @@ def _once(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return parameters by name. Raises ConfigError: when one occurs more than once."""
     listed = list(pairs)
     counts = Counter(name for name, _ in listed)
-    if again := ["****" if _random(name) else name for name, count in counts.items() if count > 1]:
+    if again := ["****" if _looks_random(name) else name for name, count in counts.items() if count > 1]:
         raise ConfigError(
             f"found the parameters {', '.join(again)} several times in the curl command, expected each once; "
             "leave the others out"
@@ -381,7 +381,7 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _random(value: str) -> bool:
+def _looks_random(value: str) -> bool:
     """Whether a value looks like a secret: long, of letters and digits, and not a date, URL or UUID."""
     if _OPAQUE.fullmatch(value) is None or "://" in value:
         return False

@@ -13,7 +13,7 @@ from cdk.cli.sync.stream_table import duration_text
 from cdk.lake.admin.diff import values
 from cdk.sync.loop.preview import PlannedRead
 
-_LOOKED_AT = 20
+_EXAMINED = 20
 """How many values of the last state are searched for the cursor's field."""
 
 
@@ -94,6 +94,6 @@ def changes(planned: PlannedRead, *, first_run: bool) -> Iterator[str]:
 def _cursor(planned: PlannedRead) -> str:
     """The cursor field that the state was written with, if it differs from the current one; empty if unknown."""
     own = (where for where, _ in values(planned.state) if not where.startswith("parent "))
-    fields = {where.rsplit(" ", 1)[-1] for where in islice(own, _LOOKED_AT)}
+    fields = {where.rsplit(" ", 1)[-1] for where in islice(own, _EXAMINED)}
     now = planned.plan.stream.cursor_field
     return "" if now in fields or len(fields) != 1 or fields == {"state"} else fields.pop()

@@ -81,14 +81,14 @@ def plan_schema(
     declared: Mapping[str, ColumnType],
     policy: Policy,
     *,
-    met: Mapping[str, pa.DataType] | None = None,
+    undeclared: Mapping[str, pa.DataType] | None = None,
     exact: Collection[str] = (),
     stream: str = "",
     path: str = "",
 ) -> SchemaChange:
     """Plan the change of `table` (None: it does not exist yet) for the declared columns of its stream.
 
-    met: undeclared fields, and the types that their values need; a field whose column belongs to another gets none.
+    undeclared: other fields, and the types that their values need; a field whose column belongs to another gets none.
     exact: columns with numbers that a double would round, as `rounded_columns` found them in the table's files; they
     become strings.
     Raises ConfigError, listing all differences: when the policy is freeze and the table would have to change, or when
@@ -108,7 +108,9 @@ def plan_schema(
             path=path,
             stream=stream,
         )
-    return _evolved(table, declared, met or {}, exact) if policy is Policy.EVOLVE else _unchanged(table, declared)
+    return (
+        _evolved(table, declared, undeclared or {}, exact) if policy is Policy.EVOLVE else _unchanged(table, declared)
+    )
 
 
 def with_columns(schema: pa.Schema, grown: Grown) -> pa.Schema | None:
@@ -135,15 +137,15 @@ def with_columns(schema: pa.Schema, grown: Grown) -> pa.Schema | None:
 
 
 def _evolved(
-    table: pa.Schema, declared: Mapping[str, ColumnType], met: Mapping[str, pa.DataType], exact: Collection[str]
+    table: pa.Schema, declared: Mapping[str, ColumnType], undeclared: Mapping[str, pa.DataType], exact: Collection[str]
 ) -> SchemaChange:
     fields = {field.name.lower(): field for field in table}
     writes: dict[str, ColumnType] = {}
     add, widen = [], []
-    for name, kind in [*declared.items(), *OWN_COLUMNS.items(), *met.items()]:
+    for name, kind in [*declared.items(), *OWN_COLUMNS.items(), *undeclared.items()]:
         column = column_of(name, kind)
         old, new = fields.get(column.name.lower()), column.type
-        if old is not None and name in met and field_of(old) != name:
+        if old is not None and name in undeclared and field_of(old) != name:
             continue
         if old is not None:
             new = common_type(old.type, new, exact=column.name in exact)

@@ -182,14 +182,14 @@ def planned_columns(
     declared: Mapping[str, ColumnType],
     table: StreamTable,
     exact: frozenset[str] = frozenset(),
-    met: Mapping[str, pa.DataType] | None = None,
+    undeclared: Mapping[str, pa.DataType] | None = None,
 ) -> SchemaChange:
-    """Plan the changes to a table's columns. exact, met: as for `plan_schema`.
+    """Plan the changes to a table's columns. exact, undeclared: as for `plan_schema`.
 
     Raises ConfigError: when the stream does not fit the table.
     """
     where, name = str(table.root), plan.stream.name
-    new = plan_schema(table.schema, declared, plan.policy, met=met, exact=exact, stream=name, path=where)
+    new = plan_schema(table.schema, declared, plan.policy, undeclared=undeclared, exact=exact, stream=name, path=where)
     check_fields(plan, map(field_of, new.schema))
     for column, old, wide in ((wider.column, wider.old, wider.new) for wider in new.widen):
         if column in table.partition_by:

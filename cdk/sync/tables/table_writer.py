@@ -70,7 +70,7 @@ class TableWriting:
         """
         stream, name = plan.stream, plan.stream.name
         self._declared = declared_columns(plan)
-        self._met: dict[str, pa.DataType] = {}
+        self._undeclared: dict[str, pa.DataType] = {}
         self._warn_of_most, self._warn_of_unwritable = FirstWarning(), FirstWarning()
         warn_of_schema_mistakes(name, stream.json_schema())
         warn_of_fields_without_column(name, stream.json_schema(), self._declared)
@@ -133,8 +133,10 @@ class TableWriting:
         schemas = list(_schemas(self.table.root, pending).values())
         # The generation may have values that the columns of the earlier rows cannot hold.
         known = {column.name: column for column in self._columns.schema if field_of(column) in self._columns.follows}
-        met = {column.name: column.type for schema in schemas for column in schema if column.name in known}
-        self._meet({field_of(known[name]): kind for name, kind in met.items() if kind != known[name].type})
+        undeclared = {column.name: column.type for schema in schemas for column in schema if column.name in known}
+        self._plan_undeclared(
+            {field_of(known[name]): kind for name, kind in undeclared.items() if kind != known[name].type}
+        )
         if any(map(self._differs, schemas)):
             return "the schema has changed since the interrupted sync"
         return None
@@ -211,19 +213,19 @@ class TableWriting:
         present = [file for file in saved.pending if file.path not in missing]
         present += chain.from_iterable(task_files for task_files, usable in zip(files, fits, strict=True) if usable)
         known = {field_of(column): column.type for column in self._columns.schema}
-        met = {field: column.type for column in schema if known.get(field := field_of(column)) != column.type}
-        alike = met.keys().isdisjoint(known) and all(
-            kinds == (met[field],)
+        undeclared = {field: column.type for column in schema if known.get(field := field_of(column)) != column.type}
+        alike = undeclared.keys().isdisjoint(known) and all(
+            kinds == (undeclared[field],)
             for task_grown, usable in zip(grown, fits, strict=True)
             for field, kinds in task_grown.items()
-            if usable and field in met
+            if usable and field in undeclared
         )
         written = {} if alike and not stale else _schemas(staging, present)
-        self._meet(met)
+        self._plan_undeclared(undeclared)
         if written:
             narrow = [file for file in present if self._differs(written[file.path])]
             rounded = self._layout(staging).rounded_columns(narrow, spread)
-            self._meet({field_of(self._columns.schema.field(name)): pa.string() for name in rounded})
+            self._plan_undeclared({field_of(self._columns.schema.field(name)): pa.string() for name in rounded})
         if self._widen(saved, spread):
             self.mode.prepare(spread)
         # The committed state still names the hidden files from before rewriting, so those are not deleted.
@@ -267,11 +269,11 @@ class TableWriting:
             return None
         return FilesMissing(lost, len(paths), stream=self._plan.stream.name, path=str(self.mode.staging))
 
-    def _meet(self, met: Mapping[str, pa.DataType]) -> None:
+    def _plan_undeclared(self, undeclared: Mapping[str, pa.DataType]) -> None:
         """Plan again, with columns of undeclared fields that are wide enough for their values."""
-        if not met:
+        if not undeclared:
             return
-        self._met.update(met)
+        self._undeclared.update(undeclared)
         self._plan_with(self._planned())
 
     def _plan_with(self, planned: SchemaChange) -> None:
@@ -296,7 +298,7 @@ class TableWriting:
         return any(kinds.get(field.name) != field.type for field in written)
 
     def _planned(self, exact: frozenset[str] = frozenset()) -> SchemaChange:
-        planned = planned_columns(self._plan, self._declared, self.table, exact, self._met)
+        planned = planned_columns(self._plan, self._declared, self.table, exact, self._undeclared)
         if len(planned.schema) >= MOST_COLUMNS and self._plan.policy is Policy.EVOLVE:
             self._warn_of_most(
                 f"{self._plan.stream.name}: the table has {len(planned.schema):,} columns, and undeclared fields get "

@@ -173,7 +173,7 @@ def test_a_task_whose_columns_do_not_fit_those_of_another_is_to_be_read_again(na
 def test_a_column_is_that_of_the_field_that_it_was_made_for() -> None:
     schema = with_columns(table(id=INT), {"x y": [INT]})
     assert schema is not None
-    again = plan_schema(schema, {"id": INT}, EVOLVE, met={"x_y": TEXT})
+    again = plan_schema(schema, {"id": INT}, EVOLVE, undeclared={"x_y": TEXT})
 
     assert with_columns(schema, {"x_y": [INT]}) is None
     assert (again.schema, again.add) == (schema, ())

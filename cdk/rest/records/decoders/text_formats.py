@@ -259,7 +259,7 @@ def names_and_rows(
 
     present = rows()
     names = next(present, [])
-    present = _check_label(response, names, present)
+    present = _check_content_type(response, names, present)
     width = len(names)
     fit = _RowWidth(response, width, lambda: (table.line_num, line))
     return names, (row if len(row) == width else fit(row) for row in present)  # type: ignore[misc] # only read
@@ -300,7 +300,7 @@ def _check_format(response: Response, beginning: Sequence[str], delimiter: str) 
         raise other_format(response, _CSV, text, body)
 
 
-def _check_label(response: Response, names: Sequence[str], rows: Iterator[list[str]]) -> Iterator[list[str]]:
+def _check_content_type(response: Response, names: Sequence[str], rows: Iterator[list[str]]) -> Iterator[list[str]]:
     """Return the rows unchanged. Raises OtherFormat: when the content type is HTML or JSON and the table is too small.
 
     Many servers send everything with such a content type, so a body with several columns and a row passes as a table.
