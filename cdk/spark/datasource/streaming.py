@@ -144,13 +144,13 @@ class _BatchPlanner:
             if slice is None:
                 self.ended = True
             else:
-                self._take(self._reader, slice)
+                self._add_to_batch(self._reader, slice)
                 remaining -= 1
         if (state := self._reader.get_checkpoint()) is not None:
             self.offset = self._offsets.write(replace(state, after=None), self._closed)
         return self.offset
 
-    def _take(self, reader: CheckpointReader, slice: Slice) -> None:
+    def _add_to_batch(self, reader: CheckpointReader, slice: Slice) -> None:
         self.partitions[slice.partition.key] = slice.partition
         reader.observe(slice, Done())
         if slice.window is not None and slice.window.last:
