@@ -3347,7 +3347,12 @@ BUGS = [
     Bug(
         "a gzip file is shown by its content", "authoring/exchanges", "body=body or response.body", "body=response.body"
     ),
-    Bug("a null of a command is sent", "authoring/drafts/curl", "part is None or _means_more(key)", "_means_more(key)"),
+    Bug(
+        "a null of a command is sent",
+        "authoring/drafts/curl",
+        "part is None or _is_interpreted(key)",
+        "_is_interpreted(key)",
+    ),
     Bug(
         "pages that a body asks for are asked for there",
         "authoring/detection",
@@ -3440,7 +3445,7 @@ BUGS = [
     Bug(
         "lists beside the records are none of them",
         "authoring/drafts/record_lists",
-        "return 3 if {name, last} & _OTHERS else ",
+        "return 3 if {name, last} & COMPANIONS else ",
         "return ",
     ),
     Bug(
@@ -4331,7 +4336,7 @@ BUGS = [
     Bug(
         "no secret of a command is in a draft",
         "authoring/drafts/curl",
-        "if looks_secret(name) or _random(value):",
+        "if looks_secret(name) or _looks_random(value):",
         "if looks_secret(name):",
     ),
     Bug(
