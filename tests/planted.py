@@ -1410,7 +1410,7 @@ BUGS = [
         "tests/sync/loop/test_stream_sync.py",
     ),
     Bug("files are joined only if rows are as many", "lake/delta/compaction", "row_count(files) - before", "0"),
-    Bug("small files leave only for files that are there", "lake/delta/compaction", "lost_files(root, files)", "[]"),
+    Bug("small files leave only for files that are there", "lake/delta/compaction", "damaged_files(root, files)", "[]"),
     Bug(
         "verify compares receipts with files", "lake/admin/table_audit", "receipt.check(gained,", "receipt.check(None,"
     ),

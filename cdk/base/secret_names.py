@@ -12,7 +12,7 @@ _BARE_NAME = re.compile(r"(?:^|[_.\-])(?:token|key|sig|auth|jwt|session)$", re.I
 _PAGE_NAME = re.compile(r"page|next|prev|continu|cursor|sync|skip|start|after|before|resum", re.IGNORECASE)
 _SORT_KEY = re.compile(r"(?:sort|order|group|primary|foreign|partition|public)[_.\-]?key$", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?:ur[li]|endpoint)$", re.IGNORECASE)
-_ABOUT = re.compile(r"[_.\-]?(?:ur[li]|endpoint|type)$", re.IGNORECASE)
+_ABOUT_SECRET = re.compile(r"[_.\-]?(?:ur[li]|endpoint|type)$", re.IGNORECASE)
 """Names of the origin or the kind of credentials, not of the secret itself: `authorization_url`, `token_type`."""
 _POLICY = re.compile(r"access-control-", re.IGNORECASE)
 """Headers with permissions for browsers: `Access-Control-Allow-Credentials` is `true`."""
@@ -25,10 +25,10 @@ def looks_secret(name: str) -> bool:
 
 
 def surely_secret(name: str) -> bool:
-    """Whether it holds a secret even in records, where fields named `key` and `token` may hold anything."""
+    """Whether a field of this name holds a secret even in records, where `key` and `token` may hold anything."""
     if _POLICY.match(name):
         return False
-    return _SECRET_NAME.search(name) is not None and _ABOUT.search(name) is None
+    return _SECRET_NAME.search(name) is not None and _ABOUT_SECRET.search(name) is None
 
 
 def names_address(name: str) -> bool:

@@ -18,10 +18,10 @@ from cdk.lake.parquet.rewrite import TableLayout, small_file_groups
 from cdk.lake.parquet.table_files import (
     TableFile,
     bounded_columns,
+    damaged_files,
     file_actions,
     files_of,
     logged_files,
-    lost_files,
     total_rows,
 )
 from cdk.lake.storage.folder import Folder
@@ -52,7 +52,7 @@ def _join(handle: DeltaTable, root: Folder, groups: Sequence[Sequence[TableFile]
     logged = logged_files(handle)
     before = total_rows([logged[file.path].visible_rows for file in small])
     Receipt().check(None if before is None else row_count(files) - before, stream="", path=str(root))
-    if missing := lost_files(root, files):
+    if missing := damaged_files(root, files):
         raise StateError(
             f"the small files were not joined: {missing[0]}, which has their rows, is missing", path=str(root)
         )

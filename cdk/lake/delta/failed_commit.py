@@ -43,7 +43,7 @@ def repeat_if_changed(table: PinnedTable, attempt: Callable[[], T]) -> T:
                 ) from error
             logger.warning("%s; trying again", error)
         except Exception as error:
-            if not attempts_left or not table.lost_files():
+            if not attempts_left or not table.reopen_if_files_are_missing():
                 raise
             logger.warning(
                 "%s: files of the table were removed while they were read (%s); trying again", table.root, error

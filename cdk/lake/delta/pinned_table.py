@@ -26,10 +26,10 @@ from cdk.lake.parquet.table_files import (
     FilledColumns,
     LoggedFile,
     TableFile,
+    damaged_files,
     files_of,
     filled_columns,
     logged_files,
-    lost_files,
     missing_files,
     oldest,
     total_rows,
@@ -239,8 +239,8 @@ class PinnedTable:
             return False
         return any(batch.column(0).null_count < len(batch) for batch in self.scan([RAW_ID]))
 
-    def lost_files(self) -> bool:
-        """Whether files of the handle's version are missing; if so, moves the handle to the newest version.
+    def reopen_if_files_are_missing(self) -> bool:
+        """Move the handle to the newest version if files of its version are missing; return whether they were.
 
         Raises StateError: when files of the newest version are missing, too.
         """
@@ -259,7 +259,7 @@ class PinnedTable:
     def check_files(self, files: Sequence[DataFile]) -> None:
         """Raise FilesMissing unless these files exist in the table's folder with the size they were written with."""
         with self.root.explaining(self.stream):
-            missing = lost_files(self.root, files)
+            missing = damaged_files(self.root, files)
         if missing:
             raise FilesMissing(missing, len(files), stream=self.stream, path=str(self.root))
 

@@ -234,7 +234,7 @@ def oldest(root: Folder, handle: DeltaTable) -> tuple[int, dict[str, LoggedFile]
     return now, logged_files(handle)
 
 
-def lost_files(root: Folder, files: Sequence[DataFile]) -> list[str]:
+def damaged_files(root: Folder, files: Sequence[DataFile]) -> list[str]:
     """Return the paths of those files that are missing or do not have the size they were written with."""
     sizes = root.sizes([file.path for file in files]) if files else {}
     return [file.path for file in files if sizes.get(file.path) != file.size]

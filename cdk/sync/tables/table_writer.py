@@ -24,7 +24,7 @@ from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, MODES, WriteMode, WriteModeSetup
 from cdk.lake.parquet.rewrite import TableLayout
-from cdk.lake.parquet.table_files import lost_files
+from cdk.lake.parquet.table_files import damaged_files
 from cdk.lake.parquet.table_rows import schema_of
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
@@ -190,7 +190,7 @@ class TableWriting:
             try:
                 return repeat_if_changed(self.table, attempt)
             except Exception as error:
-                before, missing = missing, set(lost_files(self.mode.staging, staged))
+                before, missing = missing, set(damaged_files(self.mode.staging, staged))
                 if missing <= before:
                     raise
                 text = "%s: files disappeared while they were rewritten (%s); rewriting again without them"
