@@ -20,7 +20,7 @@ from cdk.cli.pipeline_from_file import file_pipeline
 from cdk.lake.admin.locate import StreamLocation, choose_locations, locations_in
 from cdk.lake.admin.state_admin import Admin, EditResult
 from cdk.lake.storage.credentials import secrets_of
-from cdk.lake.storage.folder import Folder
+from cdk.lake.storage.folder import Folder, in_one_line
 from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.run_lock import between_runs
 from cdk.lake.storage.table_folders import tables_of_others
@@ -168,7 +168,7 @@ def translate_errors(command: Callable[P, int]) -> Callable[P, int]:
             except BrokenPipeError:
                 raise
             except (DeltaError, pa.ArrowException, OSError) as error:
-                text = f"a table or file cannot be read: {error}"
+                text = f"a table or file cannot be read: {in_one_line(str(error))}"
                 raise click.ClickException(pipeline.secrets.mask(text)) from None
 
     return run

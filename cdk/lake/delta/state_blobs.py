@@ -181,6 +181,10 @@ class StateBlobs:
             blob = from_json(data)
         except FileNotFoundError:
             raise self._missing(version, name) from None
+        except PermissionError as error:
+            # A state that another user can read is not lost: a reset would read everything again.
+            text = f"the state cannot be read: {error.strerror}; run this as a user who may read the file"
+            raise ConfigError(text, path=path, stream=self._stream) from error
         except (OSError, orjson.JSONDecodeError) as error:
             expected = f"the JSON an earlier run wrote; {_REMEDY}"
             raise BadState(path, str(error), expected, stream=self._stream) from error

@@ -25,7 +25,10 @@ from cdk.base.process.durable_files import replace_file, sync_to_disk
 _DISK = fs.LocalFileSystem()
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m↳?|↳")
-_UNWRITTEN = re.compile(r"LocalFileSystem error.*Unable to (?:create|copy|rename|sync)", re.DOTALL)
+_UNWRITTEN = re.compile(
+    r"LocalFileSystem error.*Unable to (?:create|copy|rename|sync|open file [^\n]*#\d+$)", re.DOTALL | re.MULTILINE
+)
+"""Matches what delta-rs could not write. It adds a number to the path of a file that it writes."""
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 

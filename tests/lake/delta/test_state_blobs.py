@@ -1,5 +1,7 @@
 """A state beside a table that cannot be read is an error, and never taken for none."""
 
+import errno
+import os
 import random
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -12,7 +14,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdk.base.errors import BadState, StateError
+from cdk.base.errors import BadState, ConfigError, StateError
 from cdk.base.times.clock import system_clock
 from cdk.base.values import Json
 from cdk.lake.admin.edits import narrowed
@@ -333,3 +335,15 @@ def test_verify_looks_into_the_layers_of_all_states(root: Path) -> None:
 
     assert (newest.broken, str(second) in newest.text) == (True, True)
     assert [(finding.broken, str(first) in finding.text) for finding in both] == [(True, True), (False, True)]
+
+
+class OfAnother(LocalFolder):
+    """A folder whose files another user may read."""
+
+    def read(self, name: str) -> bytes:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.path / name))
+
+
+def test_a_state_that_this_user_may_not_read_is_not_lost(root: Path) -> None:
+    with pytest.raises(ConfigError, match="Permission denied; run this as a user who may read the file"):
+        StateBlobs(OfAnother(root), "users").load(1 << 20)

@@ -265,6 +265,15 @@ def test_what_delta_cannot_write_to_a_disk_is_said_in_a_line(
     assert "LocalFileSystem error Unable to copy data to file" in error.detail
 
 
+def test_a_commit_that_may_not_be_written_to_a_disk_is_said_in_a_line(tmp_path: Path) -> None:
+    text = "Generic LocalFileSystem error\n ↳ Unable to open file /my lake/_delta_log/3.json#1\n ↳ Denied (os error 13)"
+
+    error = as_folder(tmp_path).explain(OSError(text), "users")
+
+    assert isinstance(error, ConfigError)
+    assert error.message == "the target cannot be written: Permission denied"
+
+
 def test_what_cannot_be_read_from_a_disk_stays_as_it_is(tmp_path: Path) -> None:
     error = OSError("Generic LocalFileSystem error\n Unable to open file (os error 5)")
 
