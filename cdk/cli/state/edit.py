@@ -37,7 +37,7 @@ def reset(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None,
     This also repairs a stream whose state is lost.
     """
     prefix = partition_of(partition)
-    tables = [pipeline.table(names)] if prefix else pipeline.tables(names)
+    tables = [pipeline.table(names)] if prefix is not None else pipeline.tables_with_state(names)
     return edit_tables(pipeline, tables, lambda admin, table: admin.reset(table, prefix), dry=dry)
 
 
@@ -75,7 +75,7 @@ def rewind(pipeline: PipelineFile, to: str, names: tuple[str, ...], partition: s
     Streams without a cursor are left as they are, unless they are named.
     """
     prefix = partition_of(partition)
-    tables = [pipeline.table(names)] if prefix else pipeline.tables(names)
+    tables = [pipeline.table(names)] if prefix is not None else pipeline.tables_with_state(names)
     if not names:
         for table in tables:
             if pipeline.stream(table).cursor is None:

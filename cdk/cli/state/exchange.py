@@ -101,10 +101,8 @@ def fork(pipeline: PipelineFile, name: str, names: tuple[str, ...], *, dry: bool
     """Let a second pipeline, named NAME, resume on the same tables from the states of this one."""
     if not PIPELINE_NAME.fullmatch(name) or name == pipeline.name:
         raise click.UsageError(f"found {name!r}, expected the name of another pipeline: letters, digits, `.`, `_`, `-`")
-    admin = pipeline.admin(dry=dry)
-    statuses = [(table, admin.status(table)) for table in pipeline.tables(names)]
     # A state that cannot be read is refused, not left out: the other pipeline would read that stream from its start.
-    tables = [table for table, status in statuses if names or status.lost or status.saved is not None]
+    tables = pipeline.tables_with_state(names)
     return edit_tables(pipeline, tables, lambda admin, table: admin.fork(table, name), dry=dry)
 
 

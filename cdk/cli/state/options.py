@@ -92,6 +92,11 @@ class PipelineFile:
             locations += [at for at in planned if not local or (at.exists and at.root not in known.values())]
         return choose_locations(locations, names)
 
+    def tables_with_state(self, names: Sequence[str]) -> list[StreamLocation]:
+        """The tables of the streams in `names`, or of all that have a state, be it one that cannot be read."""
+        tables, admin = self.tables(names), self.admin()
+        return tables if names else [table for table in tables if admin.status(table).has_state]
+
     def tables_of_others(self, *, alone: bool) -> Iterator[str]:
         """Yield a line about the tables of the target that only other pipelines have written; nothing for a store.
 

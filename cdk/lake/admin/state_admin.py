@@ -58,6 +58,11 @@ class StreamStatus(Struct, frozen=True):
     restored: bool = False
     """Whether the rows belong to an older state than the newest one."""
 
+    @property
+    def has_state(self) -> bool:
+        """Whether there is a state, be it one that cannot be read."""
+        return bool(self.lost) or self.saved is not None
+
 
 class Admin:
     """Views and changes the states of one pipeline. dry: only report what would be done, and write nothing.

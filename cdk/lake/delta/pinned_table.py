@@ -79,7 +79,8 @@ class PinnedTable:
         partition_by: the partition columns; None: the existing ones, or no columns for a new table.
 
         Raises ConfigError: when the store refuses access, the table has other partition columns, or these are invalid.
-        TransientError: when the store does not respond.
+        StateError: when the table does not exist, and `schema` has no columns. TransientError: when the store does not
+        respond.
         """
         self.root = as_folder(root)
         self.pipeline, self.stream, self._clock = pipeline, stream, clock
@@ -88,9 +89,11 @@ class PinnedTable:
         if unquote(self.root.uri) != str(self.root):
             raise ConfigError("delta-rs cannot open a path with %; choose another one", path=str(root), stream=stream)
         with self.root.explaining(stream):
-            self.root.make()
             uri, options = self.root.uri, self.root.storage_options
             if not DeltaTable.is_deltatable(uri, options):
+                if not schema.names:
+                    raise StateError("nothing was committed for this stream yet: there is no state", stream=stream)
+                self.root.make()
                 check_columns(schema, partition_by or (), self._partition_setting)
                 self._create(schema, partition_by or ())
             self._handle = open_newest(self.root, stream)

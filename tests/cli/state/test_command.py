@@ -21,6 +21,7 @@ from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.run_lock import only_run
 from tests.cli.conftest import CommandLine, Ran
 from tests.cli.shop_pipeline import put_shop
+from tests.spark.dying import dying_if_reached
 
 ID = pa.schema([("id", pa.int64())])
 JAN, FEB, MAR = (f"2024-0{n}-01T00:00:00Z" for n in (1, 2, 3))
@@ -394,12 +395,38 @@ def test_reset_of_what_was_never_read_is_refused(state: CommandLine, folder: Pat
     StreamTable(folder / "tables" / "orders", "shop", "orders", ID).add([])
     (folder / "tables" / "orders" / "_cdk_state" / "shop").mkdir(parents=True)
 
-    ran = state("reset")
+    named, every = state("reset", "--stream", "orders"), state("reset")
 
-    assert (ran.code, ran.stderr) == (
+    assert (named.code, named.stderr) == (
         1,
         "Error: orders: nothing was committed for this stream yet: there is no state\n",
     )
+    assert (every.code, every.stderr) == (1, "Error: pipeline.yaml: there is no stream with a state\n")
+
+
+@pytest.mark.parametrize("argv", [("reset",), ("rewind", "--to", "2024-01-15"), ("fork", "second")], ids=" ".join)
+def test_a_stream_whose_first_commit_was_killed_keeps_no_other_from_being_changed(
+    state: CommandLine, orders: Filled, folder: Path, argv: tuple[str, ...]
+) -> None:
+    stamps = StreamTable(folder / "tables" / "stamps", "shop", "stamps", ID)
+    with dying_if_reached("after_state_blob"):
+        stamps.commit(replace(INCREMENTAL, state={"at": 1}))
+    verb, *rest = argv
+
+    ran = state(verb, *rest)
+
+    assert (ran.code, [line for line in ran.lines if "done" in line]) == (0, [ran.lines[0]])
+    assert orders.version == 4
+    assert state("verify").code == 0
+
+
+def test_reset_of_a_partition_needs_the_name_of_its_stream(state: CommandLine, orders: Filled, folder: Path) -> None:
+    Filled(folder / "tables" / "stamps").add({"at": "1"})
+
+    ran = state("reset", "--partition", "{}")
+
+    assert (ran.code, orders.version) == (1, 3)
+    assert "choose one with --stream" in ran.stderr
 
 
 def test_set_takes_any_form_of_the_state_and_refuses_others(state: CommandLine, orders: Filled, folder: Path) -> None:

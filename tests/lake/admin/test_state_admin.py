@@ -437,6 +437,25 @@ Move = Callable[[Lake], object]
 
 
 @pytest.mark.parametrize(
+    "edit",
+    [
+        lambda lake: lake.admin.reset(lake.one),
+        lambda lake: lake.admin.rollback(lake.one, 1),
+        lambda lake: lake.admin.at(lake.one, 1),
+        lambda lake: lake.admin.fork(lake.one, "store"),
+        lambda lake: lake.admin.change(lake.one, lambda saved: Change("", saved, (), ())),
+    ],
+    ids=["reset", "rollback", "at", "fork", "change"],
+)
+def test_an_edit_of_a_table_that_does_not_exist_creates_none(tmp_path: Path, edit: Move) -> None:
+    lake = Lake(tmp_path, Orders())
+
+    with pytest.raises(StateError, match="nothing was committed for this stream yet"):
+        edit(lake)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
     "change",
     [
         lambda lake: lake.admin.reset(lake.one),
