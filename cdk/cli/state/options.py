@@ -139,7 +139,10 @@ class PipelineFile:
         for plan in self.plans:
             if (plan.stream.name, plan.stream.namespace) == (table.stream, table.namespace):
                 return plan.stream
-        raise ConfigError(f"the pipeline has no stream {table.name!r} any more, so its state cannot be interpreted")
+        raise ConfigError(
+            f"the pipeline has no stream {table.name!r} any more, so its state cannot be interpreted; choose the "
+            "others with --stream"
+        )
 
 
 pipeline_argument = click.argument(

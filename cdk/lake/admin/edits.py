@@ -159,7 +159,7 @@ def rolled_back(
     if resumes:
         again = "The next sync resumes the read that was interrupted then; the one after it reads everything again."
     if version is None:
-        consequence = _consequence(older, again)
+        consequence = _consequence(saved or older, again)
         reads_on = resumes or older.sync_mode == "incremental"
         if reads_on and not has_rows and not traits_of(older.write_mode).hidden_until_complete:
             consequence = (

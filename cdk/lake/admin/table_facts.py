@@ -146,7 +146,7 @@ def tables_of(
             facts = table_facts(location, pipeline, requested)
         except (ConfigError, StateError, DeltaError, OSError) as error:
             path, status = str(location.root), TableStatus.UNREADABLE
-            facts = TableFacts(location.stream, path, status, None, problem=str(error), limits=requested.limits)
+            facts = TableFacts(location.name, path, status, None, problem=str(error), limits=requested.limits)
         if facts.status is not TableStatus.NEVER:
             facts = replace(facts, completed=completed.get(location.name, facts.completed))
         existing.append(replace(facts, named=not named or request is not None))
@@ -164,7 +164,7 @@ def table_facts(location: StreamLocation, pipeline: str, request: TableRequest) 
     table = location.open(pipeline, allow_lost_state=True)
     files, newest = table.files(), next(commits(table.root, table.app, table.version), None)
     facts = TableFacts(
-        location.stream,
+        location.name,
         str(location.root),
         _status(table),
         rows=table.row_count(),

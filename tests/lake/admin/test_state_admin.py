@@ -374,6 +374,20 @@ def test_a_rollback_to_a_state_whose_rows_a_restore_removed_says_that_none_reads
     assert said.startswith("What was read since is read again")
 
 
+def test_a_rollback_to_a_state_of_another_write_mode_says_what_the_current_one_does(tmp_path: Path) -> None:
+    stream = TypedOrders()
+    stream.hours = Orders.hours[:9]
+    Lake(tmp_path, stream).sync()
+    stream.hours = Orders.hours
+    lake = Lake(tmp_path, stream, StreamOptions(write_mode="append_dedup"))
+    lake.sync()
+
+    (said,) = lake.admin.rollback(lake.one, 1).change.consequences
+
+    assert said.endswith("replace the rows with their keys: nothing is duplicated.")
+    assert (lake.sync(), len(lake.rows)) == (12, 21)
+
+
 class Torn(Users):
     """Users, whose second page may be missing."""
 

@@ -46,6 +46,14 @@ def test_rows_and_files_are_those_of_the_newest_version(tmp_path: Path) -> None:
     assert facts.status is TableStatus.COMPLETE
 
 
+def test_tables_of_streams_with_the_same_name_are_told_apart_by_their_namespaces(tmp_path: Path) -> None:
+    for namespace in ("eu", "us"):
+        grow(opened(tmp_path / namespace / "users"), tmp_path / namespace / "users")
+    (tmp_path / "us" / "users" / "_delta_log" / f"{0:020}.json").write_text("no log")
+
+    assert [facts.stream for facts in tables_of(LocalFolder(tmp_path), "shop")] == ["eu.users", "us.users"]
+
+
 def test_the_state_is_that_of_the_pipeline_that_asks(tmp_path: Path) -> None:
     root = tmp_path / "users"
     grow(opened(root), root)
@@ -97,7 +105,7 @@ def test_tables_lie_below_the_target_or_below_a_namespace(tmp_path: Path) -> Non
     found = tables_of(LocalFolder(tmp_path), "shop", {"users": TableRequest(), "new": TableRequest()})
 
     assert [(facts.stream, facts.status) for facts in found] == [
-        ("events", TableStatus.COMPLETE),
+        ("log.events", TableStatus.COMPLETE),
         ("new", TableStatus.NEVER),
         ("users", TableStatus.COMPLETE),
     ]
