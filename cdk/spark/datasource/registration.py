@@ -1,8 +1,11 @@
 """Registers the data source `cdk` with a Spark session."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
@@ -30,7 +33,26 @@ def register(session: SparkSession) -> None:
         return
     with using_this_python(session):
         _check_workers(session)
-        session.dataSource.register(data_source)
+        try:
+            session.dataSource.register(data_source)
+        except AnalysisException as error:
+            if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+                raise
+            # Spark looks for the name in the active session, where it may be registered already, not in this one.
+            with _active(session):
+                session.dataSource.register(data_source)
+
+
+@contextmanager
+def _active(session: SparkSession) -> Iterator[None]:
+    """Make a session the active one during this block; creating a frame does so."""
+    before = SparkSession.getActiveSession()
+    session.createDataFrame([], "id int")
+    try:
+        yield
+    finally:
+        if before is not None:
+            before.createDataFrame([], "id int")
 
 
 def _check_workers(session: SparkSession) -> None:

@@ -42,6 +42,15 @@ def test_registering_sets_nothing_of_the_session(spark: SparkSession) -> None:
     assert {row.key: row.value for row in spark.sql("SET").collect()} == before
 
 
+def test_two_sessions_of_a_program_read_each_with_its_own_registration(spark: SparkSession, address: str) -> None:
+    other = spark.newSession()
+    other.conf.set("of.the.other", "1")
+    register(other)
+
+    assert ids(shop_reader(other, "products", address).load()) == ids(shop_reader(spark, "products", address).load())
+    assert SparkSession.active().conf.get("of.the.other", "") == ""
+
+
 def test_a_state_is_where_a_read_starts(spark: SparkSession, address: str, shop: Backend) -> None:
     state = json.dumps({"updated_at": "2024-01-20T00:00:00Z"})
     orders = shop_reader(spark, "orders", address).option("state", state).load()
