@@ -1,7 +1,7 @@
 """Checks of `state verify`: damage to states, tables and receipts; and orphan files, which nothing needs any more."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeAlias
@@ -156,27 +156,26 @@ def orphan_files(location: StreamLocation, pipeline: str, *, now: datetime, age:
     Raises StateError: when a state cannot be read, so that it is unknown which files it names.
     """
     states, table = location.root.join("_cdk_state", pipeline), location.open(pipeline)
-    versions = _versions(table)
-    retained = table.blobs.names(versions)
-    candidates = [
-        (states, name, "a state that is no longer retained, or a draft")
-        for name in states.names()
-        if name not in retained
-    ]
+    retained = table.blobs.names(_versions(table))
+
+    def orphans(root: Folder, names: Iterable[str], why: str) -> Iterator[OrphanFile]:
+        for name in names:
+            info = root.make_durable(name)
+            if now - datetime.fromtimestamp(info.modified / 1000, now.tzinfo) >= age:
+                yield OrphanFile(root, name, why, info.size)
+
+    unneeded = (name for name in states.names() if name not in retained)
+    drafts = list(orphans(states, unneeded, "a state that is no longer retained, or a draft"))
+    yield from drafts
     path = location.root.on_disk
-    named = set[str]() if path is None else _waiting(path)
+    named = set[str]() if path is None else _waiting(path, {f"{draft.root}/{draft.name}" for draft in drafts})
     for root in (location.root, location.history):
         if root is not None and root.on_disk is not None:
             named |= _named(root)
-            orphans = (name for name in root.names() if _DATA.fullmatch(name) and name not in named)
-            candidates.extend((root, name, "rows that were never committed") for name in orphans)
-    candidates.extend(
-        (folder, name, "keys of a merge that was killed") for folder, name in scratch_files(location.root)
-    )
-    for folder, name, why in candidates:
-        info = folder.make_durable(name)
-        if now - datetime.fromtimestamp(info.modified / 1000, now.tzinfo) >= age:
-            yield OrphanFile(folder, name, why, info.size)
+            names = (name for name in root.names() if _DATA.fullmatch(name) and name not in named)
+            yield from orphans(root, names, "rows that were never committed")
+    for folder, name in scratch_files(location.root):
+        yield from orphans(folder, [name], "keys of a merge that was killed")
 
 
 def _state(version: int) -> str:
@@ -202,10 +201,15 @@ def _named(root: Folder) -> set[str]:
     return files
 
 
-def _waiting(root: Path) -> set[str]:
-    """Return the files that states of any pipeline name: of hidden generations, and with rows for a history."""
+def _waiting(root: Path, orphans: Collection[str]) -> set[str]:
+    """Return the files that states of any pipeline name: of hidden generations, and with rows for a history.
+
+    orphans: paths of states that do not count.
+    """
     named: set[str] = set()
     for path in root.glob("_cdk_state/*/*.json"):
+        if str(path) in orphans:
+            continue
         try:
             blob: Stored = from_json(path.read_bytes())
             named |= {file["path"] for kind in ("pending", "logged") for file in blob[kind] or ()}

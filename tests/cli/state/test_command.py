@@ -949,7 +949,7 @@ def test_gc_removes_what_nobody_names(state: CommandLine, orders: Filled) -> Non
     theirs.write_text("mine")
     states = orders.root / "_cdk_state" / "shop"
     draft = states / f"{9 << 20}.json"
-    draft.write_text(json.dumps({"pending": [], "logged": []}))
+    draft.write_text(json.dumps({"pending": [{"path": orphan.name}], "logged": []}))
     waiting = TableWriter(orders.root, ID)
     waiting.write([pa.RecordBatch.from_pylist([{"id": 9}], ID)])
     pending = waiting.close()
