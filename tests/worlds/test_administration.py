@@ -92,7 +92,8 @@ class Run(World):
 
     def reset(self, name: str = "shop") -> None:
         owner = self.owners[name]
-        if owner.now is not None and self.verb("reset", owner=name):
+        # A table that was restored to the rows before its first state has none.
+        if owner.now is not None and self.verb("reset", owner=name, refusal="no stream with a state"):
             owner.now = Covered()
         self.follow()
 
