@@ -3,13 +3,12 @@
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from html import escape
 from pathlib import Path
 
 import click
 import orjson
-from msgspec import to_builtins
-from msgspec.structs import replace
 
 from cdk.base.secret_masking import Secrets
 from cdk.base.wording import counted
@@ -122,7 +121,7 @@ def subject_of(
 
 def proof_json(proof: Proof) -> Mapping[str, object]:
     """The object that `--json` prints."""
-    return {"proven": proof.proven, **to_builtins(proof)}
+    return {"proven": proof.proven, **asdict(proof)}
 
 
 def _badge(proof: Proof, counted: str) -> str:

@@ -3,13 +3,12 @@
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
-
-from msgspec import Struct
 
 from cdk.base.errors import FatalError
 from cdk.lake.admin.verify import audits, findings
@@ -32,7 +31,8 @@ _MOST_SECONDS, _MOST_TIMES = 20, 50
 """A sync that takes longer than so many seconds plus so many times the first sync does not end: its state goes back."""
 
 
-class Kill(Struct, frozen=True):
+@dataclass(frozen=True)  # pydantic describes it to assistants, and it does not know structs
+class Kill:
     """One kill, and its outcome after a further sync resumed.
 
     point: where the sync was killed; `after_commit:3` is the third time that this point is reached. lost, duplicated,
@@ -48,7 +48,8 @@ class Kill(Struct, frozen=True):
     problems: Sequence[str] = ()
 
 
-class Proof(Struct, frozen=True):
+@dataclass(frozen=True)
+class Proof:
     """The outcome of killing a connector's syncs.
 
     rows: the number of rows of each stream in an undisturbed sync. commits: the number of commits in a sync that
