@@ -7,12 +7,12 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from cdk.base.run import setting
 from cdk.base.secret_masking import SecretMarks
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
 
 Child = TypeVar("Child")
-T = TypeVar("T")
 Until = Callable[[datetime], StreamState | None]
 """Returns the parent's state as if its read had ended at that time; None if the read is unfinished."""
 
@@ -52,23 +52,20 @@ def followed_until(end: datetime, items: Iterable[Partition | ParentState]) -> I
 
 
 def listed_with(secrets: SecretMarks, listing: Callable[[], Iterable[Child]]) -> Iterator[Child]:
-    """The items that `listing` returns; `child_secrets` has `secrets` while its code runs."""
-    items = _run_with(secrets, lambda: iter(listing()))
+    """The items that `listing` returns; `child_secrets` has `secrets`, if there are any, while its code runs."""
+    if not secrets:
+        return iter(listing())
+    with setting(child_secrets, secrets):
+        items = iter(listing())
+    return _each_with(secrets, items)
 
-    def each() -> Iterator[Child]:
-        while True:
+
+def _each_with(secrets: SecretMarks, items: Iterator[Child]) -> Iterator[Child]:
+    while True:
+        # Not around the `yield`: what reads an item has secrets of its own.
+        with setting(child_secrets, secrets):
             try:
-                item = _run_with(secrets, items.__next__)
+                item = next(items)
             except StopIteration:
                 return
-            yield item
-
-    return each()
-
-
-def _run_with(secrets: SecretMarks, call: Callable[[], T]) -> T:
-    before = child_secrets.set(secrets)
-    try:
-        return call()
-    finally:
-        child_secrets.reset(before)
+        yield item
