@@ -122,7 +122,7 @@ def _importable(folder: Path) -> Iterator[None]:
         sys.path.remove(str(folder))
 
 
-BROUGHT_ALONG = frozenset(("anyascii", "backoff", "cachetools", "dateparser", "isodate", "pytz", "unidecode"))
+AIRBYTE_PACKAGES = frozenset(("anyascii", "backoff", "cachetools", "dateparser", "isodate", "pytz", "unidecode"))
 """The packages of the extra `airbyte`."""
 
 
@@ -136,8 +136,8 @@ def _explained(where: str) -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if package == "airbyte_cdk" or "airbyte_cdk" in str(error):
             do = f"the names that can be imported are listed in {DOCUMENTED}"
-        elif package in BROUGHT_ALONG:
-            do = "install what Airbyte's images bring along with `pip install 'spark-cdk[airbyte]'`"
+        elif package in AIRBYTE_PACKAGES:
+            do = "install the packages of Airbyte's images: `pip install 'spark-cdk[airbyte]'`"
         else:
             do = "install the package it belongs to"
         raise ManifestError(f"{where}: its code cannot be imported: {error}; {do}") from error

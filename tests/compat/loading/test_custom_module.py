@@ -9,7 +9,7 @@ import pytest
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
 from cdk.compat.airbyte_code import AirbyteCode
-from cdk.compat.loading.custom_module import BROUGHT_ALONG
+from cdk.compat.loading.custom_module import AIRBYTE_PACKAGES
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
@@ -169,12 +169,12 @@ def test_code_that_cannot_be_had_is_explained(tmp_path: Path, code: str, class_n
     assert said in str(run.error)
 
 
-def test_what_airbytes_images_bring_along_is_an_extra_of_the_kit() -> None:
+def test_the_packages_that_an_error_attributes_to_airbytes_images_are_an_extra() -> None:
     extras = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
 
-    assert {requirement.partition(">")[0] for requirement in extras["airbyte"]} == BROUGHT_ALONG
+    assert {requirement.partition(">")[0] for requirement in extras["airbyte"]} == AIRBYTE_PACKAGES
 
 
 def test_an_airbyte_cdk_that_was_imported_before_is_left_alone(tmp_path: Path) -> None:

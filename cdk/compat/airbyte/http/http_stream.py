@@ -15,7 +15,7 @@ from cdk.compat.airbyte.streams import Stream
 
 
 class HttpStream(Stream):
-    """Requests page after page of one URL. Subclasses say what is requested, and what of a response are records.
+    """Requests page after page of one URL. Subclasses define the requests, and which parts of a response are records.
 
     Its methods get what Airbyte passes to them, by name. Reading it saves no state.
     """
