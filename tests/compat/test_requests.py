@@ -1158,6 +1158,18 @@ def test_a_stream_written_in_python_that_is_refused_ends_the_stream_that_reads_i
     assert "POST https://api.example.com/v1/join answered 403" in str(run.error)
 
 
+def test_a_stream_written_in_python_whose_page_token_repeats_is_an_error(tmp_path: Path) -> None:
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}]})
+    joins = api.post("/v1/join").returns(json={"members": ["x"], "next": {"page": 2}})
+    asks = {"transformations": [{"type": "CustomTransformation", "class_name": "components.Joining"}]}
+
+    run = read(source(tmp_path, JOINS, manifest(asks), api))
+
+    assert "next_page_token returned {'page': 2} twice in a row" in str(run.error)
+    assert len(joins.requests) == 2
+
+
 def test_a_handler_of_code_asks_the_filters_of_the_manifest(tmp_path: Path) -> None:
     code = """
 import requests

@@ -6,6 +6,7 @@ from urllib.parse import urljoin
 
 import requests
 
+from cdk.base.errors import PaginationLoop
 from cdk.base.values import JsonValue
 from cdk.compat.airbyte.http.call_rate import APIBudget
 from cdk.compat.airbyte.http.error_handlers import BackoffStrategy, ErrorHandler
@@ -75,7 +76,7 @@ class HttpStream(Stream):
         stream_slice: Mapping[str, JsonValue] | None = None,
         stream_state: Mapping[str, JsonValue] | None = None,
     ) -> Iterator[Mapping[str, JsonValue]]:
-        """Yield the records of a slice. Raises CdkErrors: a request failed for good."""
+        """Yield the records of a slice. Raises CdkErrors: a request failed for good, or a page token repeats."""
         of_slice = {"stream_slice": stream_slice, "stream_state": stream_state}
         token: Token | None = None
         while True:
@@ -90,6 +91,9 @@ class HttpStream(Stream):
                 dedupe_query_params=True,
             )
             yield from self.parse_response(response, **of_slice)
-            token = self.next_page_token(response)
-            if not token:
+            following = self.next_page_token(response)
+            if not following:
                 return
+            if following == token:
+                raise PaginationLoop(f"{self.name}: next_page_token returned {following!r} twice in a row")
+            token = following
