@@ -322,6 +322,11 @@ def kinds_of(schema: JsonValue) -> list[str]:
     return [each for each in (as_list(kinds) or [kinds]) if isinstance(each, str) and each != "null"]
 
 
+def scalar_type(value: JsonValue) -> str:
+    """The JSON Schema type of a number or a boolean; `string` for all other values."""
+    return JSON_TYPES[type(value)] if isinstance(value, int | float) else "string"
+
+
 def json_kind(value: object) -> str:
     """The kind of a JSON value in words: `null`, `a string`."""
     return _KINDS.get(type(value), "a number")

@@ -33,7 +33,7 @@ from cdk.authoring.drafts.names import snake, words
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, guess_paginator
 from cdk.base.errors import ConfigError
 from cdk.base.secret_names import looks_secret
-from cdk.base.values import JsonObject, JsonValue, as_object, as_string, from_json
+from cdk.base.values import JsonObject, JsonValue, as_object, as_string, from_json, scalar_type
 
 _BROWSER_HEADERS = re.compile(
     r"accept-(?:encoding|language|charset)|user-agent|sec-.*|origin|referer|dnt|connection|priority|cache-control"
@@ -340,8 +340,7 @@ class _Request:
             number += 1
             own = f"{snake(name)}_{number}"
         self._secrets.append(own)
-        kind = {int: "integer", float: "number"}.get(type(value), "string")
-        self.config.add(own, {"type": kind, "title": name, "airbyte_secret": True}, value=value)
+        self.config.add(own, {"type": scalar_type(value), "title": name, "airbyte_secret": True}, value=value)
         return f"config['{own}']"
 
 

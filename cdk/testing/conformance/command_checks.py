@@ -16,9 +16,7 @@ __tracebackhide__ = True  # see `cdk.testing.conformance.subject`
 def check_statuses(subject: SuiteSubject) -> None:
     """Check that a read ends with exit code 0, and that each stream ends with a state and the status COMPLETE."""
     answer = subject.command("read")
-    with subject.streams() as streams:
-        names = list(streams)
-    for name in names:
+    for name in subject.stream_names:
         statuses = _statuses(answer, name)
         if answer.code or statuses[:1] != ["STARTED"] or statuses[-1:] != ["COMPLETE"]:
             raise Nonconforming(
@@ -48,9 +46,7 @@ def check_failures(subject: SuiteSubject) -> None:
         answer = subject.command("read", api=Failing(subject.api(), fails_after=fails_after, empty=empty))
         what = "500 and an empty page" if empty else "500"
         why = f"an API that answers {what} after {fails_after} of {reading.requests} requests"
-        failed = False
-        with subject.streams() as streams:
-            names = list(streams)
+        failed, names = False, subject.stream_names
         for name in names:
             complete = _statuses(answer, name)[-1:] == ["COMPLETE"]
             failed = failed or not complete

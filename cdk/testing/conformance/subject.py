@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from importlib import import_module
 from io import StringIO
@@ -85,6 +85,12 @@ class SuiteSubject(Struct, frozen=True):
         with self.world():
             settings = prepared_config(self.config, self.source, "config", Secrets())
             yield {stream.name: stream for stream in self.source.open(settings)}
+
+    @property
+    def stream_names(self) -> Sequence[str]:
+        """The names of the streams, in the connector's order."""
+        with self.streams() as streams:
+            return list(streams)
 
     @property
     def first(self) -> ReadResult:

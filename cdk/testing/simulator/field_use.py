@@ -11,7 +11,16 @@ from itertools import islice, product
 from msgspec import Struct, field
 
 from cdk.base.errors import CdkError
-from cdk.base.values import FieldValue, JsonObject, JsonSchema, JsonValue, as_list, as_object, properties_of
+from cdk.base.values import (
+    FieldValue,
+    JsonObject,
+    JsonSchema,
+    JsonValue,
+    as_list,
+    as_object,
+    properties_of,
+    scalar_type,
+)
 from cdk.declarative.interpolation.template import compile_template
 from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.source import ManifestSource
@@ -212,16 +221,6 @@ def _with_field(schema: JsonSchema, path: Path, example: JsonValue) -> JsonSchem
     inner = as_object(properties.get(name))
     if rest:
         return {**schema, "properties": {**properties, name: _with_field(inner, tuple(rest), example)}}
-    return schema if name in properties else {**schema, "properties": {**properties, name: _kind_of(example)}}
-
-
-def _kind_of(example: JsonValue) -> JsonSchema:
-    match example:
-        case bool():
-            return {"type": "boolean"}
-        case int():
-            return {"type": "integer"}
-        case float():
-            return {"type": "number"}
-        case _:
-            return {"type": "string"}
+    if name in properties:
+        return schema
+    return {**schema, "properties": {**properties, name: {"type": scalar_type(example)}}}

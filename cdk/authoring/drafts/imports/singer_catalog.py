@@ -8,11 +8,10 @@ from cdk.authoring.drafts.imports.cursors import cursor_of, first_cursor_value
 from cdk.authoring.drafts.names import snake, words
 from cdk.base.errors import ConfigError
 from cdk.base.secret_names import looks_secret
-from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string, kinds_of
+from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string, kinds_of, scalar_type
 from cdk.testing.simulator.examples import example_of
 
 _TAP = "the tap's code determines it; a catalog does not"
-_KINDS: Mapping[type, str] = {bool: "boolean", int: "integer", float: "number"}
 
 
 def draft_of_singer(catalog: JsonValue, settings: JsonValue, name: str) -> Draft:
@@ -38,7 +37,7 @@ def draft_of_singer(catalog: JsonValue, settings: JsonValue, name: str) -> Draft
     for key, value in as_object(settings).items():
         if key not in {token, "base_url", "start_date"}:
             left_out.append(LeftOut(f"config.{key}", "the spec has it, and no request uses it yet"))
-            schema: JsonObject = {"type": _KINDS.get(type(value), "string"), "title": key}
+            schema: JsonObject = {"type": scalar_type(value), "title": key}
             config.add(snake(key), {**schema, "airbyte_secret": True} if key in secrets else schema)
     drafts = [_stream(each, config, left_out) for each in streams]
     return Draft(f"the Singer catalog {name}", requester, drafts, config, guesses, left_out)
