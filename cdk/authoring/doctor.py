@@ -53,10 +53,6 @@ class Finding(Struct, frozen=True):
     text: str
     fix: str = ""
 
-    def to_json(self) -> Mapping[str, JsonValue]:
-        """Return the finding as a JSON object."""
-        return {"name": self.name, "status": self.status, "text": self.text, "fix": self.fix}
-
 
 def free_bytes(path: Path) -> int:
     """Return the free bytes on the disk of a path, which need not exist yet."""

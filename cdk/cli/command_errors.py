@@ -74,6 +74,13 @@ def taking_port(port: int) -> Iterator[None]:
         ) from None
 
 
+@contextmanager
+def messages_on_stderr(secrets: Secrets) -> Iterator[None]:
+    """Print the warnings and retries in the block to standard error, and end the command as `plain_errors` does."""
+    with plain_errors(secrets), warnings_on_stderr(secrets), retries_on_stderr(secrets):
+        yield
+
+
 def warnings_on_stderr(secrets: Secrets) -> AbstractContextManager[None]:
     """Print the warnings of all loggers in the block to standard error, one per line, secrets masked."""
 

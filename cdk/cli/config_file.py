@@ -1,6 +1,6 @@
 """Loads the config: registers its secrets before any error mentions it, and checks it against the source's schema."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -11,9 +11,22 @@ from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue, canonical, json_kind, undotted
 from cdk.sources.config import prepared_config
+from cdk.sources.config_file import ConfigEvents
 from cdk.sources.environment import environment
 from cdk.sources.variables import with_variables
-from cdk.streams.source import Source
+from cdk.streams.source import Events, Source
+
+
+def opened(
+    find: Callable[[], Source], path: Path | None, secrets: Secrets, events: Events | None = None
+) -> tuple[Source, Mapping[str, JsonValue]]:
+    """Return the source of a command, and the config in a file as `load_config` does.
+
+    events: receives what the source reports; by default its new secrets, and a changed config for the file.
+    """
+    source = find()
+    source.events = ConfigEvents(secrets, path) if events is None else events
+    return source, load_config(path, source, secrets)
 
 
 def load_config(path: Path | None, source: Source, secrets: Secrets) -> Mapping[str, JsonValue]:

@@ -1,13 +1,21 @@
-"""Standard output: the single ordered sink of all protocol lines, for all threads."""
+"""Standard output: JSON answers of commands, and the single ordered sink of all protocol lines, for all threads."""
 
 import os
 import threading
 
+import click
+
 from cdk.base.secret_masking import Secrets
+from cdk.base.values import to_json
 from cdk.protocol.lines import message_line
 from cdk.protocol.messages import AirbyteMessage
 
 STDOUT = 1
+
+
+def print_json(**answer: object) -> None:
+    """Print the answer of a command as JSON, for programs; values that are not JSON, such as dates, become text."""
+    click.echo(to_json(answer, str, indent=True).decode())
 
 
 class ReaderGone(BaseException):

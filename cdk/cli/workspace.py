@@ -7,12 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from cdk import sources
-from cdk.authoring.answered_drafts import draft_of_answers
-from cdk.authoring.drafts.curl import draft_of_curl
 from cdk.authoring.drafts.draft import Draft
-from cdk.authoring.drafts.merging import drafted_streams
-from cdk.authoring.drafts.openapi.from_description import draft_of
-from cdk.authoring.drafts.openapi.reading import read_description
 from cdk.authoring.manifest_secrets import plain_secrets
 from cdk.base.documents import read_document
 from cdk.base.errors import CdkError, ConfigError, ConnectorExit
@@ -21,6 +16,7 @@ from cdk.base.secret_names import looks_secret, surely_secret
 from cdk.base.values import Json, JsonValue, Keys, map_leaves, walk
 from cdk.base.yaml_file import YamlFile
 from cdk.cli.authoring.file_checks import kind_of
+from cdk.cli.authoring.new import drafted
 from cdk.cli.pipeline_from_file import file_pipeline
 from cdk.cli.state.options import PipelineFile
 from cdk.sources.discovery import find_source
@@ -110,23 +106,15 @@ class Workspace:
         return partial(find_source, str(self.path(text)) if text.endswith(".py") else text)
 
     def draft(self, folder: Path, *, openapi: str, curl: str, send: bool, secrets: Secrets) -> Draft | None:
-        """Draft a connector from an OpenAPI description, or from a curl command line; None if both are empty.
+        """Draft a connector for a folder as `drafted` does, from a description or a command; None if both are empty.
 
-        openapi: a path or URL. folder: where the connector will be written. send: send the request of the command line
-        and take the rest from the responses; adds possible secrets of the command line to `secrets`. Raises
-        ConfigError: the input cannot be read, or both are passed; and the errors of requests.
+        Raises ConfigError: both are passed, or the path of the description is outside of the folder of this server.
         """
         if openapi and curl:
             raise ConfigError("found a description and a curl command, expected one of them")
-        if curl and send:
-            return draft_of_answers(curl, beside=drafted_streams(folder), learn=secrets.add)
-        if curl:
-            return draft_of_curl(curl, beside=drafted_streams(folder))
-        if not openapi:
-            return None
-        return draft_of(
-            read_description(openapi if openapi.startswith(("http://", "https://")) else str(self.path(openapi)))
-        )
+        if openapi and not openapi.startswith(("http://", "https://")):
+            openapi = str(self.path(openapi))
+        return drafted(folder, secrets, openapi=openapi, commands=[curl] if curl else [], send=send)
 
     def _source(self, source: Mapping[str, JsonValue], folder: Path, secrets: Secrets, named: Collection[str]) -> None:
         """Check the files that a pipeline's source names, as `file` does. named: values of variables that it uses."""

@@ -10,11 +10,12 @@ from cdk.authoring.drafts.manifest_text import manifest_part
 from cdk.authoring.exchanges import learn_secrets
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import JsonValue, to_json
+from cdk.base.values import JsonValue, as_object
 from cdk.base.wording import counted
-from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
+from cdk.cli.command_errors import messages_on_stderr
 from cdk.cli.config_file import load_config
 from cdk.cli.options import FindSource, config_option, json_option, with_egress, with_source
+from cdk.cli.output import print_json
 from cdk.declarative.source import ManifestSource
 from cdk.sources.config_file import ConfigEvents
 
@@ -34,7 +35,7 @@ def detect(find: FindSource, stream: str, *, config: Path | None, as_json: bool)
     exit code is 1 if no paginator is certain to work.
     """
     secrets = Secrets()
-    with plain_errors(secrets), warnings_on_stderr(secrets), retries_on_stderr(secrets):
+    with messages_on_stderr(secrets):
         source = find()
         if not isinstance(source, ManifestSource):
             raise ConfigError("`detect` tries paginators of manifests: name one by --manifest-path")
@@ -42,7 +43,7 @@ def detect(find: FindSource, stream: str, *, config: Path | None, as_json: bool)
         detection = detect_pages(source, load_config(config, source, secrets), stream)
         learn_secrets(detection.exchanges, secrets)
         if as_json:
-            click.echo(secrets.mask(to_json(_answer(stream, detection), indent=True).decode()))
+            print_json(**as_object(secrets.mask_json(_answer(stream, detection))))
         else:
             for line in _lines(stream, detection):
                 click.echo(secrets.mask(line))

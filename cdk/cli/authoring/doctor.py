@@ -5,13 +5,13 @@ from itertools import chain
 from pathlib import Path
 
 import click
+from msgspec.structs import asdict, replace
 
 from cdk.authoring.doctor import Finding, machine_findings, pipeline_findings, source_findings
 from cdk.base.errors import CdkError
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import to_json
-from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
-from cdk.cli.config_file import load_config
+from cdk.cli.command_errors import messages_on_stderr
+from cdk.cli.config_file import opened
 from cdk.cli.options import (
     FindSource,
     config_option,
@@ -23,6 +23,7 @@ from cdk.cli.options import (
     pipeline_path,
     with_egress,
 )
+from cdk.cli.output import print_json
 from cdk.cli.pipeline_from_file import config_file, file_pipeline
 from cdk.sources.config_file import ConfigEvents
 
@@ -75,16 +76,15 @@ def check_pipeline(pipeline: Path, *, allow_custom_code: bool) -> int:
 def _report(findings: Iterable[Finding], secrets: Secrets, *, as_json: bool = False) -> int:
     """Print findings one by one, or all as JSON, secrets masked; return 1 if one of them failed."""
     masked: list[Finding] = []
-    with plain_errors(secrets), warnings_on_stderr(secrets), retries_on_stderr(secrets):
+    with messages_on_stderr(secrets):
         for finding in findings:
-            masked.append(Finding(finding.name, finding.status, secrets.mask(finding.text), finding.fix))
+            masked.append(replace(finding, text=secrets.mask(finding.text)))
             if not as_json:
                 _print(masked[-1])
     healthy = all(finding.status != "failed" for finding in masked)
     if as_json:
-        listed = [finding.to_json() for finding in masked]
-        answer = {"format": "spark-cdk-doctor/1", "healthy": healthy, "findings": listed}
-        click.echo(to_json(answer, indent=True).decode())
+        listed = [asdict(finding) for finding in masked]
+        print_json(format="spark-cdk-doctor/1", healthy=healthy, findings=listed)
     return 0 if healthy else 1
 
 
@@ -104,9 +104,7 @@ def _of_pipeline(path: Path, secrets: Secrets, *, trusted: bool) -> Iterator[Fin
 
 def _of_source(find: FindSource, path: Path | None, secrets: Secrets) -> Iterator[Finding]:
     try:
-        source = find()
-        source.events = ConfigEvents(secrets, path)
-        config = load_config(path, source, secrets)
+        source, config = opened(find, path, secrets)
     except CdkError as error:
         yield Finding("connector", "failed", str(error), "correct the connector or its --config")
         return

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import click
@@ -20,7 +19,7 @@ from cdk.authoring.new_connector import Language, new_connector
 from cdk.base.documents import read_document
 from cdk.base.secret_masking import Secrets
 from cdk.base.wording import counted
-from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
+from cdk.cli.command_errors import messages_on_stderr, plain_errors
 from cdk.cli.options import FILE, FOLDER, with_egress
 
 _LISTED = 3
@@ -71,16 +70,28 @@ def new(
         raise click.UsageError("--send sends the request of --from-curl; pass both")
     target = Path(name) if folder is None else folder
     secrets = Secrets()
-    with plain_errors(secrets), warnings_on_stderr(secrets), retries_on_stderr(secrets):
-        draft = None
-        if from_openapi is not None:
-            draft = draft_of(read_description(from_openapi))
-        elif from_curl:
-            commands = [sys.stdin.read() if each == "-" else each for each in from_curl]
-            beside = drafted_streams(target)
-            answered = partial(draft_of_answers, learn=secrets.add)
-            draft = (answered if send else draft_of_curl)(*commands, beside=beside)
+    with messages_on_stderr(secrets):
+        commands = [sys.stdin.read() if each == "-" else each for each in from_curl]
+        draft = drafted(target, secrets, openapi=from_openapi, commands=commands, send=send)
         return write_new(name, "yaml" if in_yaml or drafts else "python", target, draft)
+
+
+def drafted(
+    target: Path, secrets: Secrets, *, openapi: str | None, commands: Sequence[str], send: bool
+) -> Draft | None:
+    """Draft a connector for a folder from a description, or from curl commands; None without either.
+
+    openapi: a path or URL. send: send the requests of the commands and take the rest from the responses; adds possible
+    secrets of the commands to `secrets`. Raises ConfigError: the input cannot be read; and the errors of requests.
+    """
+    if openapi:
+        return draft_of(read_description(openapi))
+    if not commands:
+        return None
+    beside = drafted_streams(target)
+    if send:
+        return draft_of_answers(*commands, beside=beside, learn=secrets.add)
+    return draft_of_curl(*commands, beside=beside)
 
 
 def write_new(name: str, language: Language, target: Path, draft: Draft | None) -> int:

@@ -5,10 +5,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import click
-from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from cdk.authoring.exchanges import exchange_json, learn_secrets
@@ -16,8 +14,8 @@ from cdk.authoring.preview import PreviewPage, preview_pages
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import FieldValue, Json, JsonValue, Record, to_json
 from cdk.base.wording import counted
-from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
-from cdk.cli.config_file import load_config
+from cdk.cli.command_errors import messages_on_stderr
+from cdk.cli.config_file import opened
 from cdk.cli.options import (
     FindSource,
     config_option,
@@ -27,11 +25,12 @@ from cdk.cli.options import (
     with_egress,
     with_source,
 )
+from cdk.cli.output import print_json
+from cdk.cli.printed_table import plain_table
 from cdk.cli.protocol.state_file import load_state
 from cdk.cli.simulation import with_simulation
 from cdk.protocol.reports import Mask, error_text
 from cdk.rest.tracing import PageNote
-from cdk.sources.config_file import ConfigEvents
 from cdk.state.manager import ConnectorStateManager
 from cdk.streams.source import named_stream
 
@@ -68,13 +67,13 @@ def preview(
     if step and as_json:
         raise click.UsageError("'--step' and '--json' exclude each other: pass one of them")
     secrets = Secrets()
-    with plain_errors(secrets), warnings_on_stderr(secrets), retries_on_stderr(secrets):
+    with messages_on_stderr(secrets):
         if as_json:
             answer = preview_json(find, stream, secrets, config=config, state=state, most=most, body=body)
-            click.echo(to_json(answer, str, indent=True).decode())
+            print_json(**answer)
             return 1 if any(page["error"] is not None for page in answer["pages"]) else 0
         with _pages(find, stream, secrets, config, state) as pages:
-            return _show(stream, pages, _Text(secrets, body, most, step=step), None if step else most)
+            return _print_preview(stream, pages, secrets, body=body, most=most, step=step)
 
 
 def preview_json(
@@ -92,10 +91,21 @@ def preview_json(
 
     most_pages: how many pages are read at most, if filters leave few records of each. Raises ConfigError.
     """
-    shown = _Answer(secrets, body)
-    with _pages(find, stream, secrets, config, state) as pages:
-        _show(stream, pages, shown, most, most_pages)
-    return shown.answer
+    pages, records, complete = list[Mapping[str, JsonValue]](), list[Record](), True
+    with _pages(find, stream, secrets, config, state) as read:
+        for page in read:
+            pages.append(_page_json(page, secrets, body))
+            records += page.records
+            if page.error is not None or len(records) >= most or len(pages) == most_pages:
+                complete = False
+                break
+    return {
+        "format": "spark-cdk-preview/1",
+        "stream": stream,
+        "complete": complete,
+        "pages": pages,
+        "records": [secrets.mask_json(record) for record in records[:most]],
+    }
 
 
 @contextmanager
@@ -103,9 +113,8 @@ def _pages(
     find: FindSource, stream: str, secrets: Secrets, config: Path | None, state: Path | None
 ) -> Iterator[Iterator[PreviewPage]]:
     """Open a stream and yield its pages; the secrets of each are in `secrets` when it is yielded."""
-    source = find()
-    source.events = ConfigEvents(secrets, config)
-    streams = source.open(load_config(config, source, secrets))
+    source, settings = opened(find, config, secrets)
+    streams = source.open(settings)
     chosen = named_stream(streams, stream)
     manager = ConnectorStateManager(load_state(state, {each.name for each in streams}))
     with closing(preview_pages(chosen, manager.restore(chosen))) as pages:
@@ -118,97 +127,61 @@ def _learning(pages: Iterator[PreviewPage], secrets: Secrets) -> Iterator[Previe
         yield page
 
 
-def _show(
-    stream: str, pages: Iterator[PreviewPage], shown: "_Answer | _Text", most: int | None, most_pages: int | None = None
+def _page_json(page: PreviewPage, secrets: Secrets, body: int) -> Mapping[str, JsonValue]:
+    note, mask = page.note, secrets.mask
+    return {
+        "slice": mask(page.slice),
+        "planning": [exchange_json(each, secrets, body) for each in page.planning],
+        "requests": [exchange_json(each, secrets, body) for each in page.exchanges],
+        "path": None if note is None or note.path is None else list(note.path),
+        "extracted": None if note is None else note.extracted,
+        "selected": None if note is None else note.selected,
+        "records": len(page.records),
+        "next": secrets.mask_json(page.next if note is None else note.following),
+        "why": "" if note is None else mask(note.why),
+        "warning": mask(page.warning),
+        "error": None if page.error is None else mask(error_text(page.error)),
+    }
+
+
+def _print_preview(
+    stream: str, pages: Iterator[PreviewPage], secrets: Secrets, *, body: int, most: int, step: bool
 ) -> int:
-    """Show pages up to `most` records or `most_pages`, until the user declines, or to the end; return 1 on an error."""
-    records: list[Record] = []
+    """Print pages up to `most` records, or with `step` until the user declines; return 1 on an error."""
+    records, code, complete = list[Record](), 0, True
     for number, page in enumerate(pages, 1):
-        records += map(dict, page.records)
-        shown.page(stream, page)
+        _print_page(f"{stream} {page.slice}, page {number}", page, secrets, body)
+        records += page.records
         if page.error is not None:
-            shown.end(stream, records[:most], complete=False)
-            return 1
-        if (most is not None and len(records) >= most) or number == most_pages or not shown.goes_on():
-            shown.end(stream, records[:most], complete=False)
-            return 0
-    shown.end(stream, records, complete=True)
-    return 0
+            code, complete = 1, False
+            break
+        if step:
+            _print_records(page.records[:most], secrets.mask)
+        if not click.confirm("the next page?", default=True) if step else len(records) >= most:
+            complete = False
+            break
+    shown = records if step else records[:most]
+    if not step:
+        _print_records(shown, secrets.mask)
+    count, end = counted(len(shown), "record"), "the whole stream" if complete else "there may be more"
+    click.echo(f"{stream}: {count}, {end}; nothing was written")
+    return code
 
 
-class _Answer:
-    """Collects pages into one JSON document, `answer`, which is complete at the end."""
-
-    def __init__(self, secrets: Secrets, body: int) -> None:
-        self._secrets, self._body = secrets, body
-        self.answer: Json = {}
-        self._pages: list[Mapping[str, JsonValue]] = []
-
-    def page(self, _: str, page: PreviewPage) -> None:
-        note = page.note
-        self._pages.append(
-            {
-                "slice": self._secrets.mask(page.slice),
-                "planning": [exchange_json(each, self._secrets, self._body) for each in page.planning],
-                "requests": [exchange_json(each, self._secrets, self._body) for each in page.exchanges],
-                "path": None if note is None or note.path is None else list(note.path),
-                "extracted": None if note is None else note.extracted,
-                "selected": None if note is None else note.selected,
-                "records": len(page.records),
-                "next": self._secrets.mask_json(page.next if note is None else note.following),
-                "why": "" if note is None else self._secrets.mask(note.why),
-                "warning": self._secrets.mask(page.warning),
-                "error": None if page.error is None else self._secrets.mask(error_text(page.error)),
-            }
-        )
-
-    def goes_on(self) -> bool:
-        return True
-
-    def end(self, stream: str, records: Sequence[Record], *, complete: bool) -> None:
-        self.answer = {
-            "format": "spark-cdk-preview/1",
-            "stream": stream,
-            "complete": complete,
-            "pages": self._pages,
-            "records": [self._secrets.mask_json(record) for record in records],
-        }
-
-
-class _Text:
-    """Prints each page, and the records as a table: at the end, or with `step` per page. most: records of a table."""
-
-    def __init__(self, secrets: Secrets, body: int, most: int, *, step: bool) -> None:
-        self._secrets, self._body, self._most, self._step = secrets, body, most, step
-        self._number = 0
-
-    def page(self, stream: str, page: PreviewPage) -> None:
-        mask = self._secrets.mask
-        self._number += 1
-        click.secho(mask(f"{stream} {page.slice}, page {self._number}".replace(" whole stream", "")), bold=True)
-        for title, exchanges in (("to find the slice:", page.planning), ("for the page:", page.exchanges)):
-            if page.planning and exchanges:
-                click.echo(f"  {title}")
-            for exchange in exchanges:
-                for line in _lines(exchange_json(exchange, self._secrets, self._body)):
-                    click.echo(f"  {line}")
-        if page.error is not None:
-            click.secho(f"  error: {mask(error_text(page.error))}", fg="red")
-            return
-        click.echo(f"  {mask(_counts(page))}")
-        for line in _following(page):
-            click.echo(f"  {mask(line)}")
-        if self._step:
-            _print_records([dict(record) for record in page.records[: self._most]], mask)
-
-    def goes_on(self) -> bool:
-        return not self._step or click.confirm("the next page?", default=True)
-
-    def end(self, stream: str, records: Sequence[Record], *, complete: bool) -> None:
-        if not self._step:
-            _print_records(records, self._secrets.mask)
-        count = counted(len(records), "record")
-        click.echo(f"{stream}: {count}, {'the whole stream' if complete else 'there may be more'}; nothing was written")
+def _print_page(title: str, page: PreviewPage, secrets: Secrets, body: int) -> None:
+    mask = secrets.mask
+    click.secho(mask(title.replace(" whole stream", "")), bold=True)
+    for purpose, exchanges in (("to find the slice:", page.planning), ("for the page:", page.exchanges)):
+        if page.planning and exchanges:
+            click.echo(f"  {purpose}")
+        for exchange in exchanges:
+            for line in _lines(exchange_json(exchange, secrets, body)):
+                click.echo(f"  {line}")
+    if page.error is not None:
+        click.secho(f"  error: {mask(error_text(page.error))}", fg="red")
+        return
+    for line in (_counts(page), *_following(page)):
+        click.echo(f"  {mask(line)}")
 
 
 def _print_records(records: Sequence[Record], mask: Mask) -> None:
@@ -218,8 +191,7 @@ def _print_records(records: Sequence[Record], mask: Mask) -> None:
     console = Console(highlight=False)
     fields = list(dict.fromkeys(name for record in records for name in record))
     columns = [[_cell(mask, record[name]) if name in record else "" for record in records] for name in fields]
-    shown = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, _GAP, 0, 0))
-    room, fitting = console.width, 0
+    shown, room, fitting = plain_table(), console.width, 0
     for name, cells in zip(fields, columns, strict=True):
         width = min(max([cell_len(name), *map(cell_len, cells)]), _WIDEST)
         room -= width + _GAP

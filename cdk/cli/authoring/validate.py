@@ -13,7 +13,6 @@ from cdk.authoring.pipeline_schema import pipeline_schema
 from cdk.authoring.problems import Problem
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import to_json
 from cdk.cli.authoring.file_checks import KINDS, FileChecks, kind_of_file
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.options import (
@@ -26,6 +25,7 @@ from cdk.cli.options import (
     json_option,
     manifest_option,
 )
+from cdk.cli.output import print_json
 
 _SCHEMAS = {"manifest": manifest_schema, "pipeline": pipeline_schema}
 
@@ -57,7 +57,7 @@ def validate(
     with plain_errors(secrets):
         checked = check_files(file, find, secrets, kind=kind, config=config, trusted=allow_custom_code)
     if as_json:
-        click.echo(to_json(validate_json(checked), indent=True).decode())
+        print_json(**validate_json(checked))
     else:
         for each in checked:
             for problem in each.problems:
@@ -131,5 +131,5 @@ def validate_json(checked: Sequence[CheckedFile]) -> Mapping[str, object]:
 @click.argument("kind", type=click.Choice(tuple(_SCHEMAS)))
 def schema(kind: str) -> int:
     """Print the JSON Schema of a KIND of files, for editors: `manifest` or `pipeline`."""
-    click.echo(to_json(_SCHEMAS[kind](), indent=True).decode())
+    print_json(**_SCHEMAS[kind]())
     return 0

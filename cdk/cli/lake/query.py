@@ -9,9 +9,6 @@ import click
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from cdk.base.errors import ConfigError
@@ -19,6 +16,7 @@ from cdk.base.values import to_json
 from cdk.base.wording import counted
 from cdk.cli.lake.tables import tables_folder
 from cdk.cli.options import json_option, number_option
+from cdk.cli.printed_table import plain_table, wide_console
 from cdk.cli.state.options import PipelineFile, pipeline_argument, translate_errors
 from cdk.lake.admin.locate import locations_in
 from cdk.lake.storage.folder import LocalFolder
@@ -98,16 +96,13 @@ def _explained(path: Path, sql: str, tables: Collection[str]) -> Iterator[None]:
 
 
 def _print(rows: pa.Table) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, _FILE_WIDTH)
-    shown = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    shown = plain_table()
     for field in rows.schema:
         number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type)
         shown.add_column(Text(field.name), justify="right" if number else "left", overflow="fold")
     for row in rows.to_pylist():
         shown.add_row(*(Text("" if value is None else _cell(value)) for value in row.values()))
-    console.print(shown)
+    wide_console(width=_FILE_WIDTH).print(shown)
 
 
 def _cell(value: object) -> str:

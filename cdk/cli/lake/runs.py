@@ -3,18 +3,16 @@
 from collections.abc import Iterator, Sequence
 
 import click
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from cdk.base.wording import counted
 from cdk.cli.options import json_option, number_option
-from cdk.cli.state.options import PipelineFile, pipeline_argument, print_json, translate_errors, trust_option
+from cdk.cli.output import print_json
+from cdk.cli.printed_table import add_figures, plain_table, wide_console
+from cdk.cli.state.options import PipelineFile, pipeline_argument, translate_errors, trust_option
 from cdk.cli.sync.past_runs import PastRun, past_runs, run_json
 from cdk.cli.sync.stream_table import duration_text
 
-_FILE_WIDTH = 200
 _COLOURS = {"done": "green", "failed": "red"}
 
 
@@ -41,21 +39,17 @@ def runs(pipeline: PipelineFile, *, most: int, by_stream: bool, as_json: bool) -
             }
             for run in listed
         ]
-        print_json("spark-cdk-runs/1", pipeline.name, runs=pipeline.secrets.mask_json(answer))
+        print_json(format="spark-cdk-runs/1", pipeline=pipeline.name, runs=pipeline.secrets.mask_json(answer))
     else:
         _print_table(pipeline, listed, by_stream=by_stream)
     return 0
 
 
 def _print_table(pipeline: PipelineFile, runs: Sequence[PastRun], *, by_stream: bool) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, _FILE_WIDTH)
-    shown = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    console, shown = wide_console(), plain_table()
     for name in ("sync", "began (UTC)"):
         shown.add_column(name, no_wrap=True)
-    for name in ("took", "read", "rows", "commits"):
-        shown.add_column(name, justify="right", no_wrap=True)
+    add_figures(shown, "took", "read", "rows", "commits")
     shown.add_column("status", no_wrap=True)
     shown.add_column("error" if by_stream else "streams, error", overflow="fold")
     for run in runs:

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import click
 from deltalake.exceptions import DeltaError
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
+from rich import filesize
 from rich.text import Text
 
 from cdk.base.errors import ConfigError
@@ -17,15 +15,14 @@ from cdk.base.values import JsonValue
 from cdk.base.wording import counted
 from cdk.cli.command_errors import STALE
 from cdk.cli.options import duration_option, json_option
-from cdk.cli.state.options import PipelineFile, pipeline_argument, print_json, translate_errors
+from cdk.cli.output import print_json
+from cdk.cli.printed_table import add_figures, plain_table, wide_console
+from cdk.cli.state.options import PipelineFile, pipeline_argument, translate_errors
 from cdk.cli.sync.stream_table import duration_text
 from cdk.lake.admin.freshness import NO_LIMITS, Freshness, FreshnessLimits
 from cdk.lake.admin.table_facts import TableFacts, TableRequest, tables_of
 from cdk.lake.storage.folder import LocalFolder
 from cdk.sync.settings.pipeline_file import Pipeline, StreamOptions
-
-_FILE_WIDTH = 200
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 @click.command()
@@ -46,7 +43,7 @@ def tables(pipeline: PipelineFile, *, max_age: timedelta | None, max_lag: timede
     aged = [(facts, facts.freshness(now)) for facts in facts_list]
     if as_json:
         listed = [{**facts_json(facts), **_freshness_json(facts, freshness)} for facts, freshness in aged]
-        print_json("spark-cdk-tables/1", name, target=str(target), tables=listed)
+        print_json(format="spark-cdk-tables/1", pipeline=name, target=str(target), tables=listed)
     else:
         _print_table(name, target, aged)
     if any(facts.problem for facts in facts_list):
@@ -136,17 +133,12 @@ def _freshness_json(facts: TableFacts, freshness: Freshness) -> Mapping[str, Jso
 
 
 def _print_table(pipeline: str, target: Path, tables: Sequence[tuple[TableFacts, Freshness]]) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, _FILE_WIDTH)
+    console, shown = wide_console(), plain_table()
     partitioned = any(facts.partition_columns for facts, _ in tables)
-    shown = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     shown.add_column("stream", overflow="fold")
-    for name in ("rows", "files", "size", "a file", "version"):
-        shown.add_column(name, justify="right", no_wrap=True)
+    add_figures(shown, "rows", "files", "size", "a file", "version")
     shown.add_column("last commit (UTC)", no_wrap=True)
-    for name in ("age", "lag", "gen."):
-        shown.add_column(name, justify="right", no_wrap=True)
+    add_figures(shown, "age", "lag", "gen.")
     if partitioned:
         shown.add_column("partitioned by", overflow="fold")
     shown.add_column("state", no_wrap=True)
@@ -156,8 +148,8 @@ def _print_table(pipeline: str, target: Path, tables: Sequence[tuple[TableFacts,
             facts.stream,
             "?" if facts.rows is None else f"{facts.rows:,}",
             f"{facts.files:,}",
-            _size(facts.bytes),
-            _size(facts.file_bytes),
+            filesize.decimal(facts.bytes),
+            filesize.decimal(facts.file_bytes),
             "" if facts.version is None else str(facts.version),
             "" if facts.committed is None else facts.committed.strftime("%Y-%m-%d %H:%M:%S"),
             _ago(freshness.age),
@@ -189,11 +181,3 @@ def _remarks(facts: TableFacts, freshness: Freshness) -> Iterator[Text]:
 
 def _ago(length: timedelta | None) -> str:
     return "" if length is None else duration_text(length.total_seconds())
-
-
-def _size(number: float) -> str:
-    for unit in _UNITS[:-1]:
-        if number < 1000:  # noqa: PLR2004 - a thousand of one unit is one of the next
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
-        number /= 1000
-    return f"{number:.1f} {_UNITS[-1]}"

@@ -19,7 +19,7 @@ from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json, properties_of
 from cdk.cli.authoring.preview import preview_json
 from cdk.cli.authoring.validate import check_files, validate_json
-from cdk.cli.config_file import load_config
+from cdk.cli.config_file import opened
 from cdk.cli.mcp import answers
 from cdk.cli.prove import proof_json, subject_of
 from cdk.cli.state.command import status_json, statuses_of
@@ -27,7 +27,6 @@ from cdk.cli.sync.plan import plan_json
 from cdk.cli.workspace import Workspace, masked, shown_error
 from cdk.engine.first_pages import schema_with_inferred_fields
 from cdk.lake.admin.diff import shown, values
-from cdk.sources.config_file import ConfigEvents
 from cdk.streams.source import named_stream
 from cdk.testing.proving.proof import prove
 
@@ -139,9 +138,9 @@ class Tools:
     def infer(self, connector: Connector, stream: Stream, config: Config = "") -> answers.Inferred:
         """Read the first pages of a stream, and return its schema with the fields that it does not declare."""
         with self._answering() as secrets, one_run():
-            source, file = self._workspace.connector(connector, secrets)(), self._workspace.optional(config, secrets)
-            source.events = ConfigEvents(secrets, file)
-            chosen = named_stream(source.open(load_config(file, source, secrets)), stream)
+            find, file = self._workspace.connector(connector, secrets), self._workspace.optional(config, secrets)
+            source, settings = opened(find, file, secrets)
+            chosen = named_stream(source.open(settings), stream)
             schema, declared = schema_with_inferred_fields(chosen), chosen.json_schema()
             undeclared = [name for name in properties_of(schema) if name not in properties_of(declared)]
             following = "write the undeclared fields into the schema, then `validate`" if undeclared else "`prove`"

@@ -16,7 +16,7 @@ from cdk.base.process.tuning import tuned_for_records
 from cdk.base.run import RunScope
 from cdk.base.secret_masking import secret_values
 from cdk.cli.command_errors import retries_on_stderr
-from cdk.cli.config_file import load_config
+from cdk.cli.config_file import opened
 from cdk.cli.crash_reports import CrashReports, crash_report_option
 from cdk.cli.options import (
     FindSource,
@@ -81,9 +81,7 @@ def read(
             run(output, crashes)
 
     def run(output: Output, crashes: CrashReports) -> None:
-        source = find()
-        source.events = ProtocolEvents(output, config)
-        settings = load_config(config, source, output.secrets)
+        source, settings = opened(find, config, output.secrets, ProtocolEvents(output, config))
         crashes.name, crashes.config = source.name or type(source).__name__, dict(settings)
         streams = source.open(settings)
         configured = whole_catalog(streams) if catalog is None else load_catalog(catalog)

@@ -11,7 +11,7 @@ from cdk.base.errors import CdkError, ConfigError
 from cdk.base.logs import logger
 from cdk.base.run import one_run
 from cdk.base.values import JsonSchema, Record, from_json, to_json
-from cdk.cli.config_file import load_config
+from cdk.cli.config_file import load_config, opened
 from cdk.cli.options import FOLDER, FindSource, config_option, debug_option, with_egress, with_source
 from cdk.cli.output import Output
 from cdk.cli.protocol.catalog_file import offered
@@ -91,9 +91,7 @@ def discover(find: FindSource, *, config: Path | None, infer: bool, schemas: Pat
         raise click.UsageError("--schemas writes what --infer finds; pass both")
 
     def say(output: Output) -> None:
-        source = find()
-        source.events = ProtocolEvents(output, config)
-        settings = load_config(config, source, output.secrets)
+        source, settings = opened(find, config, output.secrets, ProtocolEvents(output, config))
         streams = source.open(settings) if infer else source.streams(settings)
         with one_run(), retries_shown(output):
             catalog = offered(streams, partial(_shown, schemas)) if infer else offered(streams)

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 from cdk.base.values import Json
 from cdk.base.wording import counted, first_few
 from cdk.cli.options import json_option
+from cdk.cli.output import print_json
 from cdk.cli.state.edit import partition_of, partition_option, reset, rewind, rollback, set_
 from cdk.cli.state.exchange import export, fork, import_
 from cdk.cli.state.maintenance import gc, verify
-from cdk.cli.state.options import PipelineFile, for_streams, pipeline_argument, print_json, translate_errors
+from cdk.cli.state.options import PipelineFile, for_streams, pipeline_argument, translate_errors
 from cdk.lake.admin.commit_log import Commit
 from cdk.lake.admin.diff import Move, moves, shown, values
 from cdk.lake.admin.edits import narrowed
@@ -48,7 +49,7 @@ def show(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None, 
         statuses = [replace(s, saved=narrowed(s.saved, chosen)) if s.saved else s for s in statuses]
     code = 1 if any(status.lost for status in statuses) else 0
     if as_json:
-        print_json("spark-cdk-state-show/1", pipeline.name, streams=[*map(status_json, statuses)])
+        print_json(format="spark-cdk-state-show/1", pipeline=pipeline.name, streams=[*map(status_json, statuses)])
         return code
     for status in statuses:
         for line in _status_lines(status):
@@ -75,7 +76,7 @@ def log(pipeline: PipelineFile, names: tuple[str, ...], *, limit: int, as_json: 
     commits = {table.name: list(islice(entries_of(admin, table), limit)) for table in pipeline.tables(names)}
     if as_json:
         streams = [{"stream": name, "commits": [*map(entry_json, entries)]} for name, entries in commits.items()]
-        print_json("spark-cdk-state-log/1", pipeline.name, streams=streams)
+        print_json(format="spark-cdk-state-log/1", pipeline=pipeline.name, streams=streams)
         return 0
     for name, entries in commits.items():
         click.echo(name)
@@ -98,7 +99,14 @@ def diff(pipeline: PipelineFile, older: int, newer: int, names: tuple[str, ...],
     admin, table = pipeline.admin(), pipeline.table(names)
     lines = difference(admin.at(table, older), admin.at(table, newer))
     if as_json:
-        print_json("spark-cdk-state-diff/1", pipeline.name, stream=table.name, older=older, newer=newer, lines=lines)
+        print_json(
+            format="spark-cdk-state-diff/1",
+            pipeline=pipeline.name,
+            stream=table.name,
+            older=older,
+            newer=newer,
+            lines=lines,
+        )
         return 0
     for line in lines or ["no differences"]:
         click.echo(line)

@@ -7,15 +7,8 @@ import click
 from cdk.base.times.clock import system_clock
 from cdk.base.wording import counted
 from cdk.cli.options import json_option
-from cdk.cli.state.options import (
-    PipelineFile,
-    dry_option,
-    editing,
-    for_streams,
-    pipeline_argument,
-    print_json,
-    translate_errors,
-)
+from cdk.cli.output import print_json
+from cdk.cli.state.options import PipelineFile, dry_option, editing, for_streams, pipeline_argument, translate_errors
 from cdk.lake.admin.table_audit import Audit
 from cdk.lake.admin.verify import StateFinding, audits, findings, orphan_files
 
@@ -49,7 +42,9 @@ def verify(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> 
     if as_json:
         listed = [{"stream": issue.stream, "text": issue.text, "broken": issue.broken} for issue in issues]
         added = [{"stream": name, **audit.to_json()} for name, audit in sums.items()]
-        print_json("spark-cdk-state-verify/1", pipeline.name, ok=not broken, findings=listed, receipts=added)
+        print_json(
+            format="spark-cdk-state-verify/1", pipeline=pipeline.name, ok=not broken, findings=listed, receipts=added
+        )
     else:
         for name, audit in sums.items():
             click.echo(f"{name}: {audit.summary()}")

@@ -1,6 +1,6 @@
 """What the verbs of `spark-cdk state` share: the pipeline file, options, and the output of edits."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property, wraps
 from pathlib import Path
@@ -12,7 +12,6 @@ from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets, secret_values
-from cdk.base.values import to_json
 from cdk.base.wording import counted, first_few
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.options import FILE
@@ -232,9 +231,3 @@ def _print_edit(result: EditResult, *, dry: bool) -> None:
     click.echo(f"{result.stream}: {change.what}: {how}")
     for line in (*first_few(change.moves, _MOVES), *change.consequences):
         click.echo(f"  {line}")
-
-
-def print_json(kind: str, pipeline: str, **more: object) -> None:
-    """Print a JSON object, for programs. kind: its `format`."""
-    answer: Mapping[str, object] = {"format": kind, "pipeline": pipeline, **more}
-    click.echo(to_json(answer, indent=True).decode())

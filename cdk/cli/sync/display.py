@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Self
 
 from rich import filesize
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.live import Live
 from rich.spinner import Spinner
-from rich.table import Table
 from rich.text import Text
 
 from cdk.base.values import JsonValue
 from cdk.base.wording import counted
+from cdk.cli.printed_table import add_figures, plain_table, wide_console
 from cdk.cli.sync.json_log import JsonLog
 from cdk.cli.sync.stream_table import MARKS, Pace, doing_text, duration_text, how_far, screen
 from cdk.lake.delta.write_modes import traits_of
@@ -29,9 +28,6 @@ _LINES_EVERY = 5.0
 """The least seconds between progress lines in a file or a log, where they cannot be redrawn."""
 
 _UNCHANGED = ("=", "dim")
-
-# The width at which a file or a log is read is unknown; figures must not be truncated there.
-_FILE_WIDTH = 200
 
 
 class Display:
@@ -156,18 +152,15 @@ class Display:
     def summary(self, result: SyncResult, target: str | Path, *, console: Console | None = None) -> None:
         """Print the result of each stream on stdout, or write it to the log."""
         if self._log is None:
-            self._print_summary(result, target, console or Console())
+            self._print_summary(result, target, wide_console(console))
         else:
             self._log_summary(self._log, result)
 
     def _print_summary(self, result: SyncResult, target: str | Path, console: Console) -> None:
-        if not console.is_terminal:
-            console.width = max(console.width, _FILE_WIDTH)
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        table = plain_table()
         table.add_column("stream", overflow="fold")
         table.add_column("mode", min_width=len("full_refresh,"))
-        for name in ("read", "written", "skipped", "total"):
-            table.add_column(name, justify="right", no_wrap=True)
+        add_figures(table, "read", "written", "skipped", "total")
         table.add_column("", min_width=len("= redundant"))
         for report in result.streams:
             mark, colour = _UNCHANGED if report.unchanged else MARKS[report.status]

@@ -11,8 +11,9 @@ from cdk.base.secret_masking import Secrets
 from cdk.base.times.clock import system_clock
 from cdk.base.values import Json, JsonValue, to_json
 from cdk.base.wording import listed
-from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
+from cdk.cli.command_errors import messages_on_stderr
 from cdk.cli.options import custom_code_option, json_option, number_option, pipeline_path, with_egress
+from cdk.cli.output import print_json
 from cdk.cli.pipeline_from_file import config_file, file_pipeline
 from cdk.cli.sync.forecast import Forecast, changes, expected_rows, expected_seconds
 from cdk.cli.sync.past_runs import PastRun, past_runs
@@ -43,10 +44,10 @@ def plan(pipeline: Path, *, most: int, allow_custom_code: bool, as_json: bool) -
     Planning a substream requests its parents from the API. The exit code is 1 if a stream cannot be planned.
     """
     secrets = Secrets()
-    with plain_errors(secrets), warnings_on_stderr(secrets), retries_on_stderr(secrets), locating(pipeline):
+    with messages_on_stderr(secrets), locating(pipeline):
         if as_json:
             answer = plan_json(pipeline, secrets, most=most, trusted=allow_custom_code)
-            click.echo(to_json(answer, str, indent=True).decode())
+            print_json(**answer)
             return 1 if any(each["error"] is not None for each in answer["streams"]) else 0
         settings, runner = _runner(pipeline, secrets, trusted=allow_custom_code)
         failed, streams, runs = False, list[str](), _Runs(settings)

@@ -35,7 +35,7 @@ from cdk.base.secret_masking import Secrets
 from cdk.base.times.clock import assume_utc
 from cdk.base.values import canonical, from_json, to_json
 from cdk.cli.authoring.preview import preview_json
-from cdk.cli.config_file import load_config
+from cdk.cli.config_file import opened
 from cdk.cli.lake.tables import facts_json, table_facts_of
 from cdk.cli.state.command import Entry, entries_of, entry_json, status_json
 from cdk.cli.state.options import PipelineFile
@@ -221,8 +221,8 @@ class Views:
 
     def _read(self, connector: str, config: str, stream: str, secrets: Secrets) -> Mapping[str, object]:
         find, file = self._workspace.connector(connector, secrets), self._workspace.optional(config, secrets)
-        source = find()
-        streams = source.open(load_config(file, source, secrets))
+        source, settings = opened(find, file, secrets)
+        streams = source.open(settings)
         names = [each.name for each in streams]
         if not stream:
             return {"streams": names}

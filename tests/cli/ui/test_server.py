@@ -494,6 +494,21 @@ def test_an_error_names_the_stream_or_the_line_of_the_connectors_code(
     assert shown_error(ConfigError("is wrong", stream="orders")) == "orders: is wrong"
 
 
+def test_a_secret_that_a_connector_receives_while_it_lists_its_streams_is_masked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = ["from cdk import Source", "class Shop(Source):", "    def streams(self, config):"]
+    lines += ["        self.events.learned('session-4711')", "        raise ValueError('refused session-4711')"]
+    (tmp_path / "logs_in.py").write_text("\n".join(lines))
+    client = TestClient(application(tmp_path, TOKEN, trusted=True), base_url="http://127.0.0.1:1")
+    client.get(f"/?token={TOKEN}")
+
+    shown = client.get("/build?connector=logs_in.py").text
+
+    assert ("refused ****" in shown, "session-4711" in shown) == (True, False)
+
+
 def test_without_its_packages_the_command_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
