@@ -101,3 +101,19 @@ def test_a_sync_has_a_front_door_that_loads_nothing_until_it_is_used() -> None:
     assert HEAVY & set(before.split()) == set()
     assert HEAVY & set(after.split()) >= {"deltalake", "pyarrow"}
     assert "pyspark" not in after.split()
+
+
+def test_a_connector_in_python_is_read_without_what_only_manifests_and_pipelines_need() -> None:
+    """Importing pydantic takes a fifth of a start."""
+    program = dedent("""
+        import atexit, sys
+        from cdk.__main__ import main
+
+        atexit.register(lambda: print(*sys.modules, file=sys.stderr))
+        main()
+    """)
+    arguments = ["read", "--connector", "tests/samples.py"]
+    run = subprocess.run([sys.executable, "-c", program, *arguments], check=False, capture_output=True, text=True)
+
+    assert '"type":"RECORD"' in run.stdout
+    assert {"pydantic", "yaml", "jinja2", "rich", "jsonschema"} & set(run.stderr.split()) == set()

@@ -9,12 +9,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from cdk.base.values import Keys, json_kind
-from cdk.base.wording import did_you_mean, listed
+from cdk.base.wording import TYPE_WORDS, did_you_mean, shown
 
-TYPE_WORDS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
-
-_LONGEST = 60
-_MOST_NAMES = 8
 _TIMESTAMP = "a timestamp such as 2024-05-10T00:00:00Z"
 _EXPECTED = {
     "greater_than_equal": "{ge} or more",
@@ -78,23 +74,6 @@ def expected(detail: ErrorDetails) -> str:
         return words.format(**{name: f"{v:g}" if isinstance(v, float) else v for name, v in context.items()})
     text = str(context.get("error") or detail["msg"])
     return text.removeprefix("expected ").removeprefix("Input should be ")
-
-
-def shown(value: object) -> str:
-    """A value for errors: the names of an object, the length of a list, the beginning of a long string."""
-    match value:
-        case None:
-            return "nothing (null)"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return repr(value) if len(value) < _LONGEST else f"{value[: _LONGEST - 3]!r}..."
-        case Mapping():
-            return f"an object with {listed(value, _MOST_NAMES)}" if value else "an empty object"
-        case list():
-            return f"a list of {len(value)}" if value else "an empty list"
-        case _:
-            return repr(value)
 
 
 def _part_at(value: object, location: Keys) -> tuple[Keys, object]:

@@ -1,10 +1,16 @@
-"""Helpers for the wording of errors and reports: suggestions for names, shortened lists and texts, counts."""
+"""Helpers for the wording of errors and reports: types and values, suggestions for names, shortened lists, counts."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TypeVar
 
 _Item = TypeVar("_Item")
+
+TYPE_WORDS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+"""What an error expected, by the Python type of the JSON value."""
+
+_LONGEST = 60
+_MOST_NAMES = 8
 
 
 def nearest(name: str, known: Iterable[str], least: float = 0.6) -> str | None:
@@ -45,3 +51,20 @@ def cut(text: str, most: int) -> str:
 def counted(number: int, noun: str) -> str:
     """A number and what it counts: `1 slice`, `2 slices`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def shown(value: object) -> str:
+    """A value for errors: the names of an object, the length of a list, the beginning of a long string."""
+    match value:
+        case None:
+            return "nothing (null)"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return repr(value) if len(value) < _LONGEST else f"{value[: _LONGEST - 3]!r}..."
+        case Mapping():
+            return f"an object with {listed(value, _MOST_NAMES)}" if value else "an empty object"
+        case list():
+            return f"a list of {len(value)}" if value else "an empty list"
+        case _:
+            return repr(value)

@@ -4,15 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+import msgspec
 
 from cdk.base.documents import parse_json, read_bytes
 from cdk.base.errors import ConfigError
-from cdk.base.validation_messages import refusals
 from cdk.base.values import JsonValue, Keys, dotted, is_json
 from cdk.base.wording import first_few
+from cdk.protocol.model import WireModel
+from cdk.sources.schema_check import mismatches
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model", bound=WireModel)
 
 _MOST_ERRORS = 5
 
@@ -41,10 +42,10 @@ def as_model(model: type[Model], value: JsonValue, file: str, keys: Keys = ()) -
     Raises ConfigError with the path of each error, the value there and the expected one.
     """
     try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        problems = [f"{location(file, (*keys, *inner))}: {text}" for inner, text in refusals(error, value)]
-        raise ConfigError("\n".join(first_few(problems, _MOST_ERRORS))) from error
+        return msgspec.convert(value, model)
+    except msgspec.ValidationError as error:
+        problems = mismatches(value, msgspec.json.schema(model), keys) or [str(error)]
+        raise ConfigError("\n".join(f"{file}: {text}" for text in first_few(problems, _MOST_ERRORS))) from error
 
 
 def location(file: str, keys: Keys) -> str:

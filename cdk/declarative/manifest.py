@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.logs import logger
-from cdk.base.validation_messages import shown
 from cdk.base.values import JsonObject, JsonValue, Keys, as_list, as_object, dotted, undotted
+from cdk.base.wording import shown
 from cdk.base.yaml_file import YamlFile
 from cdk.declarative.components import register
 from cdk.declarative.interpolation.errors import ExpressionError

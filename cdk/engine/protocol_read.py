@@ -5,6 +5,8 @@ from contextlib import closing
 from datetime import timedelta
 from typing import NamedTuple, TypeAlias
 
+import msgspec
+
 from cdk.base.errors import CatalogError, CdkError
 from cdk.base.logs import logger
 from cdk.base.process.interruption import Interrupted, Interruption
@@ -16,7 +18,7 @@ from cdk.engine.checkpoint_throttle import MAX_STATE_INTERVAL, CheckpointThrottl
 from cdk.engine.executors import Executor, serial
 from cdk.engine.read import read
 from cdk.protocol.catalog import ConfiguredAirbyteCatalog, ConfiguredAirbyteStream, StreamDescriptor, SyncMode
-from cdk.protocol.lines import record_lines, state_line
+from cdk.protocol.lines import message_line, record_lines
 from cdk.protocol.messages import AirbyteMessage, AirbyteStateMessage, AirbyteStateStats, Type
 from cdk.protocol.reports import Mask, error_line, error_text, milliseconds, status_line
 from cdk.protocol.traces import AirbyteStreamStatus
@@ -217,7 +219,7 @@ class _StreamRun:
         if state is None:
             return
         stats = AirbyteStateStats(record_count=float(self._count))
-        line = state_line(AirbyteMessage(type=Type.STATE, state=state.model_copy(update={"source_stats": stats})))
+        line = message_line(AirbyteMessage(type=Type.STATE, state=msgspec.structs.replace(state, source_stats=stats)))
         self._leaks.refuse(line, f"state of {self._descriptor}")
         self._write(line)
         self._count = 0

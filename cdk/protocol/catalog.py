@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from pydantic import Field
+from msgspec import field
 
 from cdk.base.values import JsonObject
 from cdk.protocol.model import WireModel
@@ -25,7 +25,7 @@ class DestinationSyncMode(StrEnum):
     SOFT_DELETE = "soft_delete"
 
 
-class StreamDescriptor(WireModel):
+class StreamDescriptor(WireModel, frozen=True):
     """Identifies a stream: its name and, in sources that have several namespaces, its namespace. Hashable."""
 
     name: str
@@ -35,7 +35,7 @@ class StreamDescriptor(WireModel):
         return self.name if self.namespace is None else f"{self.namespace}.{self.name}"
 
 
-class AirbyteStream(WireModel):
+class AirbyteStream(WireModel, frozen=True):
     """A stream as a source offers it.
 
     json_schema: empty only in handwritten catalogs, where nothing reads it.
@@ -44,8 +44,8 @@ class AirbyteStream(WireModel):
     """
 
     name: str
-    json_schema: JsonObject = Field(default_factory=dict)
-    supported_sync_modes: list[SyncMode] = Field(default_factory=lambda: [SyncMode.FULL_REFRESH])
+    json_schema: JsonObject = field(default_factory=dict)
+    supported_sync_modes: list[SyncMode] = field(default_factory=lambda: [SyncMode.FULL_REFRESH])
     source_defined_cursor: bool | None = None
     default_cursor_field: list[str] | None = None
     source_defined_primary_key: list[list[str]] | None = None
@@ -59,22 +59,23 @@ class AirbyteStream(WireModel):
         return StreamDescriptor(name=self.name, namespace=self.namespace)
 
 
-class AirbyteCatalog(WireModel):
+class AirbyteCatalog(WireModel, frozen=True):
     """All streams of a source: the result of `discover`."""
 
     streams: list[AirbyteStream]
 
 
-class ConfiguredAirbyteStream(WireModel):
+class ConfiguredAirbyteStream(WireModel, frozen=True):
     """A stream that a sync reads, with its modes.
 
+    destination_sync_mode: None leaves it to `sync`, which appends.
     generation_id, minimum_generation_id, sync_id: the platform's bookkeeping for the destination. `read` ignores
     them; `sync` acts on the generations.
     """
 
     stream: AirbyteStream
     sync_mode: SyncMode
-    destination_sync_mode: DestinationSyncMode = DestinationSyncMode.APPEND
+    destination_sync_mode: DestinationSyncMode | None = None
     cursor_field: list[str] | None = None
     primary_key: list[list[str]] | None = None
     generation_id: int | None = None
@@ -84,7 +85,7 @@ class ConfiguredAirbyteStream(WireModel):
     destination_object_name: str | None = None
 
 
-class ConfiguredAirbyteCatalog(WireModel):
+class ConfiguredAirbyteCatalog(WireModel, frozen=True):
     """The streams that a sync reads, in the order in which it reads them."""
 
     streams: list[ConfiguredAirbyteStream]

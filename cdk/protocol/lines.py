@@ -3,13 +3,13 @@
 import json
 from collections.abc import Sequence
 
+import msgspec
 import orjson
-from pydantic_core import PydanticSerializationError
 
 from cdk.base.errors import FatalError
 from cdk.base.records.plain_values import json_of
 from cdk.base.records.raw_json_lines import json_lines
-from cdk.base.values import NotJson, Record, fragment, to_json
+from cdk.base.values import NotJson, Record, SerializedJson, fragment
 from cdk.protocol.messages import AirbyteMessage
 
 _SEPARATOR_TEXT = b"\n" * 16
@@ -22,30 +22,19 @@ def message_line(message: AirbyteMessage) -> bytes:
     Omits fields that are None; nulls inside a state, a config or a record stay.
     """
     try:
-        return message.model_dump_json(by_alias=True, exclude_none=True).encode() + b"\n"
-    except PydanticSerializationError:
+        return _ENCODER.encode(message) + b"\n"
+    except UnicodeEncodeError:
         # UTF-8 cannot encode half a surrogate pair; the standard library writes it as an escape.
-        return json.dumps(message.model_dump(by_alias=True, exclude_none=True)).encode() + b"\n"
+        return json.dumps(msgspec.to_builtins(message)).encode() + b"\n"
 
 
-def state_line(message: AirbyteMessage) -> bytes:
-    """Return the line of a STREAM state: the same as `message_line`, but three times faster for a large state."""
-    state = message.state
-    assert state is not None
-    assert state.stream is not None
-    if state.stream.stream_state is None:
-        return message_line(message)
-    head = message.model_copy(update={"state": state.model_copy(update={"stream": None})})
-    try:
-        text = to_json(
-            {
-                "stream_descriptor": state.stream.stream_descriptor.model_dump(exclude_none=True),
-                "stream_state": state.stream.stream_state,
-            }
-        )
-    except TypeError:
-        return message_line(message)
-    return message_line(head).replace(b'"state":{"type":"STREAM"', b'"state":{"type":"STREAM","stream":' + text, 1)
+def _raw(value: object) -> msgspec.Raw:
+    if isinstance(value, SerializedJson):
+        return msgspec.Raw(value.json_text())
+    raise TypeError(f"JSON cannot represent {type(value).__name__}")
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_raw)
 
 
 def record_lines(stream: str, namespace: str | None, records: Sequence[Record], emitted_at_ms: int) -> bytes:

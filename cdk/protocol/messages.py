@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field
+from msgspec import field
 
 from cdk.base.values import JsonObject, JsonValue
 from cdk.protocol.catalog import AirbyteCatalog, DestinationSyncMode, StreamDescriptor
@@ -19,27 +19,27 @@ class AirbyteStateType(StrEnum):
     LEGACY = "LEGACY"
 
 
-class AirbyteStreamState(WireModel):
+class AirbyteStreamState(WireModel, frozen=True):
     """The state of one stream: any JSON object; its nulls are preserved."""
 
     stream_descriptor: StreamDescriptor
     stream_state: JsonValue = None
 
 
-class AirbyteGlobalState(WireModel):
+class AirbyteGlobalState(WireModel, frozen=True):
     """The states of all streams at once, and a state that they share."""
 
     stream_states: list[AirbyteStreamState]
     shared_state: JsonValue = None
 
 
-class AirbyteStateStats(WireModel):
+class AirbyteStateStats(WireModel, frozen=True):
     """The number of records that this state covers and the previous state did not."""
 
-    record_count: float | None = Field(default=None, alias="recordCount")
+    record_count: float | None = field(default=None, name="recordCount")
 
 
-class AirbyteStateMessage(WireModel):
+class AirbyteStateMessage(WireModel, frozen=True):
     """A state: exactly one of `stream`, `global_` or the legacy `data`, a map from stream name to state.
 
     `type` may be missing in a state that the kit reads; a state that the kit writes always has it.
@@ -47,10 +47,10 @@ class AirbyteStateMessage(WireModel):
 
     type: AirbyteStateType | None = None
     stream: AirbyteStreamState | None = None
-    global_: AirbyteGlobalState | None = Field(default=None, alias="global")
+    global_: AirbyteGlobalState | None = field(default=None, name="global")
     data: JsonObject | None = None
-    source_stats: AirbyteStateStats | None = Field(default=None, alias="sourceStats")
-    destination_stats: AirbyteStateStats | None = Field(default=None, alias="destinationStats")
+    source_stats: AirbyteStateStats | None = field(default=None, name="sourceStats")
+    destination_stats: AirbyteStateStats | None = field(default=None, name="destinationStats")
 
 
 class AuthFlowType(StrEnum):
@@ -60,7 +60,7 @@ class AuthFlowType(StrEnum):
     OAUTH1_0 = "oauth1.0"
 
 
-class AdvancedAuth(WireModel):
+class AdvancedAuth(WireModel, frozen=True):
     """How the platform fills credentials into a config.
 
     predicate_key, predicate_value: the path in the config, and the value there, that select this flow.
@@ -73,15 +73,15 @@ class AdvancedAuth(WireModel):
     oauth_config_specification: JsonObject | None = None
 
 
-class ConnectorSpecification(WireModel):
+class ConnectorSpecification(WireModel, frozen=True):
     """The config that a source accepts, as a JSON Schema in which `airbyte_secret: true` marks secrets."""
 
-    connection_specification: JsonObject = Field(alias="connectionSpecification")
-    documentation_url: str | None = Field(default=None, alias="documentationUrl")
-    changelog_url: str | None = Field(default=None, alias="changelogUrl")
-    supports_incremental: bool | None = Field(default=None, alias="supportsIncremental")
-    supports_normalization: bool = Field(default=False, alias="supportsNormalization")
-    supports_dbt: bool = Field(default=False, alias="supportsDBT")
+    connection_specification: JsonObject = field(name="connectionSpecification")
+    documentation_url: str | None = field(default=None, name="documentationUrl")
+    changelog_url: str | None = field(default=None, name="changelogUrl")
+    supports_incremental: bool | None = field(default=None, name="supportsIncremental")
+    supports_normalization: bool = field(default_factory=lambda: False, name="supportsNormalization")
+    supports_dbt: bool = field(default_factory=lambda: False, name="supportsDBT")
     supported_destination_sync_modes: list[DestinationSyncMode] | None = None
     advanced_auth: AdvancedAuth | None = None
     protocol_version: str | None = None
@@ -94,7 +94,7 @@ class CheckStatus(StrEnum):
     FAILED = "FAILED"
 
 
-class AirbyteConnectionStatus(WireModel):
+class AirbyteConnectionStatus(WireModel, frozen=True):
     """The result of `check`. `message` says how to fix a failure."""
 
     status: CheckStatus
@@ -107,18 +107,18 @@ class OrchestratorType(StrEnum):
     CONNECTOR_CONFIG = "CONNECTOR_CONFIG"
 
 
-class AirbyteControlConnectorConfigMessage(WireModel):
+class AirbyteControlConnectorConfigMessage(WireModel, frozen=True):
     """A config that changed during the run, for the platform to save: for example, with a rotated refresh token."""
 
     config: JsonObject
 
 
-class AirbyteControlMessage(WireModel):
+class AirbyteControlMessage(WireModel, frozen=True):
     """A request to the platform. `emitted_at` is in milliseconds since 1970."""
 
     type: OrchestratorType
     emitted_at: float
-    connector_config: AirbyteControlConnectorConfigMessage | None = Field(default=None, alias="connectorConfig")
+    connector_config: AirbyteControlConnectorConfigMessage | None = field(default=None, name="connectorConfig")
 
 
 class Type(StrEnum):
@@ -145,7 +145,7 @@ class Level(StrEnum):
     TRACE = "TRACE"
 
 
-class AirbyteLogMessage(WireModel):
+class AirbyteLogMessage(WireModel, frozen=True):
     """A log message. `stack_trace` belongs to the error that it reports, if any."""
 
     level: Level
@@ -153,7 +153,7 @@ class AirbyteLogMessage(WireModel):
     stack_trace: str | None = None
 
 
-class AirbyteRecordMessageMetaChange(WireModel):
+class AirbyteRecordMessageMetaChange(WireModel, frozen=True):
     """How a field whose value did not fit was changed, and why (for example `SOURCE_SERIALIZATION_ERROR`)."""
 
     field: str
@@ -161,13 +161,13 @@ class AirbyteRecordMessageMetaChange(WireModel):
     reason: str
 
 
-class AirbyteRecordMessageMeta(WireModel):
+class AirbyteRecordMessageMeta(WireModel, frozen=True):
     """The changes that were made to a record before it was emitted."""
 
     changes: list[AirbyteRecordMessageMetaChange] | None = None
 
 
-class AirbyteRecordMessage(WireModel):
+class AirbyteRecordMessage(WireModel, frozen=True):
     """One record. `emitted_at` is in milliseconds since 1970. `record_lines` writes a whole page of these at once."""
 
     stream: str
@@ -177,13 +177,13 @@ class AirbyteRecordMessage(WireModel):
     meta: AirbyteRecordMessageMeta | None = None
 
 
-class AirbyteMessage(WireModel):
+class AirbyteMessage(WireModel, frozen=True):
     """A line on the wire. `type` says which of the other fields is set."""
 
     type: Type
     log: AirbyteLogMessage | None = None
     spec: ConnectorSpecification | None = None
-    connection_status: AirbyteConnectionStatus | None = Field(default=None, alias="connectionStatus")
+    connection_status: AirbyteConnectionStatus | None = field(default=None, name="connectionStatus")
     catalog: AirbyteCatalog | None = None
     record: AirbyteRecordMessage | None = None
     state: AirbyteStateMessage | None = None

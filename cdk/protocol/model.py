@@ -1,13 +1,12 @@
 """The base class of all protocol messages: how fields are parsed and serialized."""
 
-from pydantic import BaseModel, ConfigDict
+import msgspec
 
 
-class WireModel(BaseModel):
-    """A part of a message. Frozen; ignores unknown fields when it is parsed; omits fields that are None when written.
+class WireModel(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part of a message. Ignores unknown fields when it is parsed; omits fields that are None when written.
 
-    Python names are snake case throughout. Where the wire spells a field differently, that spelling is its alias;
-    parsing accepts both.
+    Python names are snake case throughout. Where the wire spells a field differently, `msgspec.field` names it.
+    A default other than None is made by a function: msgspec omits a field that equals its default value, and the wire
+    has these fields always.
     """
-
-    model_config = ConfigDict(frozen=True, populate_by_name=True, extra="ignore", defer_build=True)

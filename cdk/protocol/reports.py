@@ -61,7 +61,7 @@ def status_line(
         limited = [AirbyteStreamStatusReason(type=AirbyteStreamStatusReasonType.RATE_LIMITED, rate_limited=reset)]
     trace = AirbyteTraceMessage(
         type=TraceType.STREAM_STATUS,
-        emitted_at=milliseconds(at),
+        emitted_at=float(milliseconds(at)),
         stream_status=AirbyteStreamStatusTraceMessage(stream_descriptor=stream, status=status, reasons=limited),
     )
     return message_line(AirbyteMessage(type=Type.TRACE, trace=trace))
@@ -74,7 +74,7 @@ def error_line(
     detail = error.detail if isinstance(error, CdkError) and error.detail else repr(error)
     trace = AirbyteTraceMessage(
         type=TraceType.ERROR,
-        emitted_at=milliseconds(at),
+        emitted_at=float(milliseconds(at)),
         error=AirbyteErrorTraceMessage(
             message=mask(error_text(error)),
             internal_message=mask(detail),

@@ -23,7 +23,7 @@ class FailureType(StrEnum):
     TRANSIENT_ERROR = "transient_error"
 
 
-class AirbyteErrorTraceMessage(WireModel):
+class AirbyteErrorTraceMessage(WireModel, frozen=True):
     """An error: `message` is for users, the other fields are for logs."""
 
     message: str
@@ -48,20 +48,20 @@ class AirbyteStreamStatusReasonType(StrEnum):
     RATE_LIMITED = "RATE_LIMITED"
 
 
-class AirbyteStreamStatusRateLimitedReason(WireModel):
+class AirbyteStreamStatusRateLimitedReason(WireModel, frozen=True):
     """The end of a rate limit. quota_reset: when the source accepts requests again, in milliseconds since 1970."""
 
     quota_reset: int | None = None
 
 
-class AirbyteStreamStatusReason(WireModel):
+class AirbyteStreamStatusReason(WireModel, frozen=True):
     """The reason for a stream's status, with its details."""
 
     type: AirbyteStreamStatusReasonType
     rate_limited: AirbyteStreamStatusRateLimitedReason | None = None
 
 
-class AirbyteStreamStatusTraceMessage(WireModel):
+class AirbyteStreamStatusTraceMessage(WireModel, frozen=True):
     """The status of one stream, with reasons if it makes no progress."""
 
     stream_descriptor: StreamDescriptor
@@ -76,7 +76,7 @@ class EstimateType(StrEnum):
     SYNC = "SYNC"
 
 
-class AirbyteEstimateTraceMessage(WireModel):
+class AirbyteEstimateTraceMessage(WireModel, frozen=True):
     """An estimate of how much there is to read, in rows and bytes; None for what is unknown."""
 
     name: str
@@ -86,14 +86,14 @@ class AirbyteEstimateTraceMessage(WireModel):
     byte_estimate: int | None = None
 
 
-class AirbyteAnalyticsTraceMessage(WireModel):
+class AirbyteAnalyticsTraceMessage(WireModel, frozen=True):
     """A value for the platform's usage statistics."""
 
     type: str
     value: str | None = None
 
 
-class AirbyteTraceMessage(WireModel):
+class AirbyteTraceMessage(WireModel, frozen=True):
     """A trace: exactly one of the four kinds is set, as `type` says. `emitted_at` is in milliseconds since 1970."""
 
     type: TraceType

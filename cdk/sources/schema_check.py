@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import ConfigError, FatalError
 from cdk.base.schema_validator import DRAFT_7, SchemaValidator
-from cdk.base.validation_messages import shown
-from cdk.base.values import PYTHON_TYPES, FieldValue, JsonSchema, Keys, dotted
-from cdk.base.wording import did_you_mean, nearest
+from cdk.base.values import JSON_TYPES, PYTHON_TYPES, FieldValue, JsonSchema, Keys, dotted
+from cdk.base.wording import TYPE_WORDS, did_you_mean, nearest, shown
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
+_TYPE_WORDS = {name: TYPE_WORDS[kind] for kind, name in JSON_TYPES.items() if kind in TYPE_WORDS} | {
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
 _CONSTANT_KEYWORDS = frozenset({"const", "enum"})
 
 # fmt: off
@@ -32,9 +36,10 @@ _ANNOTATIONS = frozenset(
 """Keywords that do not restrict which values are allowed."""
 
 
-def mismatches(config: object, schema: JsonSchema) -> list[str]:
+def mismatches(config: object, schema: JsonSchema, at: Keys = ()) -> list[str]:
     """Return one text for each mismatch of `config`: where it is, what was found, what was expected.
 
+    at: the keys of `config` in the document that contains it.
     The texts contain values: the caller must mask them. Raises ConfigError: when `schema` is not a valid JSON Schema.
     """
     if certainly_matches(config, schema):
@@ -44,26 +49,29 @@ def mismatches(config: object, schema: JsonSchema) -> list[str]:
     except ValueError as bad:
         raise ConfigError(f"the connector's config_schema is not a valid JSON Schema: {bad}") from bad
     # jsonschema reports an error for each missing name, and each yields texts for all of them: drop the duplicates.
-    texts = (text for error in validator.mismatches(config) for leaf in _leaves(error) for text in _lines(leaf))
+    texts = (text for error in validator.mismatches(config) for leaf in _leaves(error) for text in _lines(leaf, at))
     return list(dict.fromkeys(texts))
 
 
 def _leaves(error: "ValidationError") -> "Iterator[ValidationError]":
-    """Yield the errors of the intended branch: the one whose constants match, else the one with the fewest errors."""
+    """Yield the errors of the intended branch: one of its type, one with its constants, the one with fewest errors."""
     if not error.context:
         yield error
         return
     branches: dict[str | int, list[ValidationError]] = {}
     for inner in error.context:
         branches.setdefault(inner.schema_path[0], []).append(inner)
-    for inner in min(
-        branches.values(), key=lambda errors: (sum(e.validator in _CONSTANT_KEYWORDS for e in errors), len(errors))
-    ):
+
+    def unlikely(errors: "list[ValidationError]") -> tuple[int, int, int]:
+        other_type = sum(e.validator == "type" and e.instance is error.instance for e in errors)
+        return other_type, sum(e.validator in _CONSTANT_KEYWORDS for e in errors), len(errors)
+
+    for inner in min(branches.values(), key=unlikely):
         yield from _leaves(inner)
 
 
-def _lines(error: "ValidationError") -> Iterator[str]:
-    keys: Keys = tuple(error.absolute_path)
+def _lines(error: "ValidationError", at: Keys) -> Iterator[str]:
+    keys: Keys = (*at, *error.absolute_path)
     known: JsonSchema = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
     value: FieldValue = error.instance
     expected: FieldValue = error.validator_value
@@ -78,7 +86,21 @@ def _lines(error: "ValidationError") -> Iterator[str]:
             for name in sorted(value.keys() - known.keys()):
                 yield f"{dotted((*keys, name))}: is unknown{did_you_mean(name, known)}"
         case rule:
-            yield f"{dotted(keys) or 'the config'}: found {shown(value)}, expected {rule} {expected!r}"
+            yield f"{dotted(keys) or 'the config'}: found {shown(value)}, expected {_expected(str(rule), expected)}"
+
+
+def _expected(rule: str, limit: FieldValue) -> str:
+    """What a keyword of JSON Schema with a limit expects, in words: `a string or null`, `'eu' or 'us'`, `minimum 5`."""
+    match rule:
+        case "type":
+            names = limit if isinstance(limit, list) else [limit]
+            return " or ".join(_TYPE_WORDS[name] for name in names)
+        case "enum":
+            return " or ".join(map(shown, limit))
+        case "const":
+            return shown(limit)
+        case _:
+            return f"{rule} {limit!r}"
 
 
 def certainly_matches(config: object, schema: JsonSchema) -> bool:

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable
 from copy import deepcopy
 
+import msgspec
+
 from cdk.base.errors import BadState
 from cdk.base.logs import logger
 from cdk.base.values import JsonValue, Stored
@@ -44,7 +46,7 @@ class ConnectorStateManager:
             for name, blob in message.data.items():
                 self._blobs[StreamDescriptor(name=name)] = blob
         else:
-            raise BadState(path, message.model_dump(exclude_none=True), "a state with `stream`, `global` or `data`")
+            raise BadState(path, msgspec.to_builtins(message), "a state with `stream`, `global` or `data`")
 
     @property
     def streams(self) -> Collection[StreamDescriptor]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field
 
 from cdk.base.errors import CdkError
 from cdk.base.values import FieldValue, JsonSchema
@@ -48,7 +48,7 @@ class ReadResult(Struct):
     @property
     def state_messages(self) -> list[AirbyteStateMessage]:
         """The last state message of each stream; pass them to the next read as its `state`."""
-        messages = [AirbyteStateMessage.model_validate(m["state"]) for m in self.messages if m["type"] == "STATE"]
+        messages = [convert(m["state"], AirbyteStateMessage) for m in self.messages if m["type"] == "STATE"]
         return list({state.stream.stream_descriptor: state for state in messages if state.stream is not None}.values())
 
     @property

@@ -4,8 +4,9 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from cdk.base.validation_messages import refusals, shown
+from cdk.base.validation_messages import refusals
 from cdk.base.values import Json
+from cdk.base.wording import shown
 
 
 def _even(value: Json) -> Json:

@@ -46,7 +46,7 @@ def test_without_a_config_what_is_required_is_named() -> None:
 
 def test_every_place_that_does_not_fit_is_named_with_the_file_and_no_secret(tmp_path: Path) -> None:
     assert set(refusal(tmp_path, {"host": 5, "key": "hunter2"}).splitlines()) == {
-        "config.json:1 host: found 5, expected type 'string'",
+        "config.json:1 host: found 5, expected a string",
         "config.json:1 key: found '****', expected minLength 8",
     }
 

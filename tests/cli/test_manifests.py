@@ -559,5 +559,5 @@ def test_a_program_that_syncs_a_wrong_config_is_told_of_every_place(folder: Path
 
     assert set(str(raised.value).splitlines()) == {
         "source.config: region: found nothing, expected a value",
-        "source.config: api_key: found ****, expected type 'string'",
+        "source.config: api_key: found ****, expected a string",
     }

@@ -3,6 +3,7 @@ from typing import Any
 
 import orjson
 import pytest
+from msgspec import convert
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
@@ -480,8 +481,8 @@ class Flatten(StateMigration):
     written = manifest({"incremental_sync": cursor, "state_migrations": migrations})
     old = {"states": [{"partition": {"a": 1}, "cursor": {"at": "2024-01-03"}}, {"cursor": {"at": "2024-01-02"}}]}
 
-    saved = AirbyteStateMessage.model_validate(
-        {"type": "STREAM", "stream": {"stream_descriptor": {"name": "items"}, "stream_state": old}}
+    saved = convert(
+        {"type": "STREAM", "stream": {"stream_descriptor": {"name": "items"}, "stream_state": old}}, AirbyteStateMessage
     )
 
     run = read(source(tmp_path, code, written, api), state=[saved])
@@ -507,8 +508,9 @@ class Drop(StateMigration):
     cursor = {"type": "DatetimeBasedCursor", **INCREMENTAL}
     migrations = [{"type": "CustomStateMigration", "class_name": "components.Drop"}]
     written = manifest({"incremental_sync": cursor, "state_migrations": migrations})
-    empty = AirbyteStateMessage.model_validate(
-        {"type": "STREAM", "stream": {"stream_descriptor": {"name": "items"}, "stream_state": None}}
+    empty = convert(
+        {"type": "STREAM", "stream": {"stream_descriptor": {"name": "items"}, "stream_state": None}},
+        AirbyteStateMessage,
     )
 
     runs = [read(source(tmp_path, code, written, api), state=state) for state in ([], [empty])]
@@ -589,8 +591,8 @@ def test_a_state_migration_extends_that_of_the_language(tmp_path: Path, code: st
         requester={"path": "/projects/{{ stream_partition.project }}/items"},
         partition_router={"type": "SubstreamPartitionRouter", "parent_stream_configs": [PARENT]},
     )
-    state = AirbyteStateMessage.model_validate(
-        {"type": "STREAM", "stream": {"stream_descriptor": {"name": "items"}, "stream_state": old}}
+    state = convert(
+        {"type": "STREAM", "stream": {"stream_descriptor": {"name": "items"}, "stream_state": old}}, AirbyteStateMessage
     )
 
     run = read(source(tmp_path, code, written, api), "items", state=[state])

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from cdk import (
     BadState,
@@ -330,10 +331,10 @@ def test_a_stream_the_source_lacks_fails_and_the_others_are_read() -> None:
 
 def test_another_cursor_than_the_streams_is_refused_with_its_name() -> None:
     wanted = catalog("orders", mode=SyncMode.INCREMENTAL)
-    streams = [wanted.streams[0].model_copy(update={"cursor_field": ["updatd_at"]})]
+    streams = [replace(wanted.streams[0], cursor_field=["updatd_at"])]
 
     with pytest.raises(StreamsFailed, match="did you mean 'updated_at'"):
-        run_read([Orders()], wanted.model_copy(update={"streams": streams}), ConnectorStateManager(), Lines())
+        run_read([Orders()], ConfiguredAirbyteCatalog(streams=streams), ConnectorStateManager(), Lines())
 
 
 def test_a_bad_state_of_any_stream_is_found_before_the_first_is_read() -> None:

@@ -34,7 +34,7 @@ def test_each_place_that_does_not_fit_is_a_line_that_begins_with_where_the_confi
         check_config({"host": 5}, SCHEMA, "c.json", Secrets())
 
     assert set(str(raised.value).splitlines()) == {
-        "c.json: host: found 5, expected type 'string'",
+        "c.json: host: found 5, expected a string",
         "c.json: auth: found nothing, expected a value",
     }
 

@@ -110,8 +110,8 @@ def test_every_misfit_is_told_with_its_place() -> None:
     assert set(told) == {
         "host: found nothing ('hots' is unknown), expected a value",
         "hots: is unknown; did you mean 'host'?",
-        "region: found 'asia', expected enum ['eu', 'us']",
-        "ports[1]: found 'x', expected type 'integer'",
+        "region: found 'asia', expected 'eu' or 'us'",
+        "ports[1]: found 'x', expected an integer",
         "ports[2]: found 10, expected maximum 9",
     }
     assert len(told) == 5
@@ -130,7 +130,7 @@ def test_of_several_shapes_the_one_that_was_meant_is_explained() -> None:
 def test_what_is_in_an_object_is_not_shown_since_a_misspelt_secret_may_be_there() -> None:
     told = mismatches({"host": {"pasword": "hunter2"}, "auth": KEY}, SHOP)
 
-    assert told == ["host: found an object with pasword, expected type 'string'"]
+    assert told == ["host: found an object with pasword, expected a string"]
 
 
 def test_a_schema_that_is_none_is_the_connectors_fault() -> None:

@@ -43,7 +43,7 @@ def test_a_connector_is_tested_beside_test_files(tmp_path: Path) -> None:
     bad = pytest_with(tmp_path, "test_other.py", "--import-mode=importlib", "--connector", "bad.py", *config)
 
     assert bad[0] == 1
-    assert "code: found 5, expected type 'string'" in bad[1]
+    assert "code: found 5, expected a string" in bad[1]
     assert "1 failed, 17 passed" in bad[1]
 
 

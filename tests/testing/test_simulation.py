@@ -173,8 +173,8 @@ def test_records_that_do_not_fit_their_schema_are_listed() -> None:
     api.get("/users", params={"page": 2}).returns(json={"users": []})
 
     assert read(Users(CONFIG), transport=api).schema_errors == [
-        "users, record 1, id: found '1', expected type 'integer'",
-        "users, record 2, name: found 5, expected type ['string', 'null']",
+        "users, record 1, id: found '1', expected an integer",
+        "users, record 2, name: found 5, expected a string or null",
     ]
 
 

@@ -2,9 +2,6 @@
 
 import re
 from datetime import timedelta
-from typing import Annotated
-
-from pydantic import BeforeValidator
 
 _UNITS = {
     "ms": timedelta(milliseconds=1),
@@ -27,7 +24,3 @@ def duration(value: object) -> timedelta:
     except OverflowError:
         pass
     raise ValueError("expected a duration such as 500ms, 30s, 90m, 6h or 2d")
-
-
-Duration = Annotated[timedelta, BeforeValidator(duration, json_schema_input_type=str)]
-"""The type of a pydantic field that accepts such strings."""

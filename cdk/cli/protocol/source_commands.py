@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import click
+import msgspec
 
 from cdk.authoring.candidates import cursor_candidates, key_candidates
 from cdk.base.errors import CdkError, ConfigError
@@ -18,7 +19,14 @@ from cdk.cli.protocol.catalog_file import offered
 from cdk.cli.protocol.protocol_command import retries_shown, run_protocol_command
 from cdk.cli.protocol.source_events import ProtocolEvents
 from cdk.engine.first_pages import first_records, schema_with_inferred_fields
-from cdk.protocol.messages import AirbyteConnectionStatus, AirbyteMessage, CheckStatus, ConnectorSpecification, Type
+from cdk.protocol.messages import (
+    AdvancedAuth,
+    AirbyteConnectionStatus,
+    AirbyteMessage,
+    CheckStatus,
+    ConnectorSpecification,
+    Type,
+)
 from cdk.protocol.reports import error_text
 from cdk.streams.stream import Stream
 
@@ -31,10 +39,11 @@ def spec(find: FindSource, *, debug: bool) -> int:
 
     def say(output: Output) -> None:
         source = find()
+        auth = source.advanced_auth
         specification = ConnectorSpecification(
             connection_specification=dict(source.config_schema),
             documentation_url=source.documentation_url,
-            advanced_auth=source.advanced_auth,
+            advanced_auth=None if auth is None else msgspec.convert(auth, AdvancedAuth),
         )
         output.say(AirbyteMessage(type=Type.SPEC, spec=specification))
 

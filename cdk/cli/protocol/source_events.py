@@ -43,7 +43,9 @@ class ProtocolEvents(Events):
             )
         content = AirbyteControlConnectorConfigMessage(config=dict(config))
         control = AirbyteControlMessage(
-            type=OrchestratorType.CONNECTOR_CONFIG, emitted_at=milliseconds(system_clock()), connector_config=content
+            type=OrchestratorType.CONNECTOR_CONFIG,
+            emitted_at=float(milliseconds(system_clock())),
+            connector_config=content,
         )
         self._output.say(AirbyteMessage(type=Type.CONTROL, control=control))
 

@@ -107,7 +107,7 @@ def _options(item: ConfiguredAirbyteStream, file: str) -> tuple[str, Mapping[str
     if item.stream.namespace:
         name = f"{item.stream.namespace}.{name}"
     options: dict[str, JsonValue] = {"sync_mode": str(item.sync_mode)}
-    if "destination_sync_mode" in item.model_fields_set:
+    if mode is not None:
         if mode not in _WRITE_MODES:
             raise CatalogError(
                 f"found destination_sync_mode {mode!s} of {name!r}, expected one of {', '.join(_WRITE_MODES)}",
@@ -118,7 +118,7 @@ def _options(item: ConfiguredAirbyteStream, file: str) -> tuple[str, Mapping[str
         options["cursor_field"] = _field(item.cursor_field, "cursor_field", name, file)
     if item.generation_id is not None:
         options |= _generation(item, options)
-    if item.primary_key and traits_of(mode).one_row_per_key:
+    if item.primary_key and mode is not None and traits_of(mode).one_row_per_key:
         options["primary_key"] = [_field(path, "primary_key", name, file) for path in item.primary_key]
     return name, options
 

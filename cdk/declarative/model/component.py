@@ -12,9 +12,8 @@ from msgspec import Struct
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from cdk.base.validation_messages import shown
 from cdk.base.values import JsonValue
-from cdk.base.wording import did_you_mean
+from cdk.base.wording import did_you_mean, shown
 
 
 class Registry(Mapping[str, type["Component"]]):

@@ -13,8 +13,8 @@ from msgspec import Struct
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from cdk.base.validation_messages import TYPE_WORDS
 from cdk.base.values import JsonValue
+from cdk.base.wording import TYPE_WORDS
 from cdk.declarative.model.component import ONE_OR_MANY, Component
 
 

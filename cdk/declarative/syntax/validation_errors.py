@@ -13,9 +13,9 @@ from msgspec import Struct
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from cdk.base.validation_messages import expected, shown
+from cdk.base.validation_messages import expected
 from cdk.base.values import JsonValue, Keys, as_object, dotted
-from cdk.base.wording import listed, nearest
+from cdk.base.wording import listed, nearest, shown
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import (
     AnyOf,

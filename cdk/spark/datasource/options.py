@@ -19,7 +19,7 @@ from pydantic import (
 
 from cdk.base.documents import parse_json, read_document
 from cdk.base.errors import BadState, ConfigError
-from cdk.base.times.durations import Duration
+from cdk.base.times.duration_field import DurationField
 from cdk.base.validation_messages import refusals
 from cdk.base.values import FieldValue, json_kind
 from cdk.spark.cluster.spark_versions import Ability, require
@@ -84,7 +84,7 @@ class DataSourceOptions(BaseModel):
     """Whether the filters of the query, the only one on the DataFrame, save requests."""
     partition_columns: Annotated[tuple[str, ...], BeforeValidator(_columns)] = ()
     """Columns in which every record has the value of its partition, for push_down."""
-    lag: Duration = timedelta(minutes=1)
+    lag: DurationField = timedelta(minutes=1)
     """How far a streaming read stays behind the present."""
     slices_per_batch: _Count | None = None
     """Maximum number of slices in a batch of a streaming read; None: no limit."""

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cdk.base.errors import ConfigError
 from cdk.base.times.clock import Clock, system_clock
-from cdk.base.times.durations import Duration
+from cdk.base.times.duration_field import DurationField
 from cdk.base.validation_messages import refusals
 from cdk.base.values import JsonValue, dotted
 from cdk.state.log.session import Mode
@@ -55,11 +55,11 @@ class StatefulOptions(BaseModel):
     """Id of the removals that an earlier run refused; only exactly these are carried out."""
     bucket_duration: Literal["HOUR", "DAY", "WEEK"] = "DAY"
     """Size of the buckets that windows consist of."""
-    settle: Duration = timedelta()
+    settle: DurationField = timedelta()
     """How long after its end a bucket may still change."""
     on_gap: Literal["report", "fill"] = "report"
     """Whether the gap between the newest covered bucket and a request is only reported, or read as well."""
-    max_fill: Duration = timedelta(days=31)
+    max_fill: DurationField = timedelta(days=31)
     """How far before the request a gap is filled at most."""
     max_intervals: Annotated[int, Field(ge=1)] = 1000
     """Maximum number of intervals to store; the newest are kept."""

@@ -22,7 +22,7 @@ from pydantic import (
 from cdk.base.documents import place_in, read_document
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
-from cdk.base.times.durations import Duration
+from cdk.base.times.duration_field import DurationField
 from cdk.base.validation_messages import refusals
 from cdk.base.values import JsonObject, JsonValue, Keys, json_kind
 from cdk.base.yaml_file import YamlFile
@@ -115,7 +115,7 @@ class FollowSourceOptions(_Part):
     without validators is requested by every sync, or only when the last one is too old.
     """
 
-    max_validator_age: Duration = timedelta(hours=24)
+    max_validator_age: DurationField = timedelta(hours=24)
     uncacheable: Literal["read", "skip"] = "read"
 
 
@@ -155,11 +155,11 @@ class StreamOptions(_Part):
     follow_source: Annotated[
         FollowSourceOptions | None, BeforeValidator(_switched, json_schema_input_type=FollowSourceOptions | bool | None)
     ] = None
-    forget_partitions_after: Duration | Literal["never"] | None = None
+    forget_partitions_after: DurationField | Literal["never"] | None = None
     generation_id: Annotated[int, Field(ge=0)] | None = None
     minimum_generation_id: Annotated[int, Field(ge=0)] = 0
-    max_age: Duration | None = None
-    max_lag: Duration | None = None
+    max_age: DurationField | None = None
+    max_lag: DurationField | None = None
     trace_rows: bool = False
 
     @model_validator(mode="after")
@@ -245,16 +245,16 @@ class Pipeline(_Part):
         ]
         | None
     ) = None
-    checkpoint_interval: Duration = timedelta(seconds=30)
+    checkpoint_interval: DurationField = timedelta(seconds=30)
     concurrency: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    max_duration: Duration | None = None
+    max_duration: DurationField | None = None
     max_requests: Annotated[int, Field(ge=1)] | None = None
     spark: SparkOptions = SparkOptions()
     state: StateOptions = StateOptions()
     skip_redundant_runs: SkipOptions | None = None
     incremental_write_mode: Literal["append", "append_dedup"] = "append"
-    max_age: Duration | None = None
-    max_lag: Duration | None = None
+    max_age: DurationField | None = None
+    max_lag: DurationField | None = None
     _prepared: bool = PrivateAttr(default=False)
 
     @classmethod

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from cdk.base.times.durations import Duration
+from cdk.base.times.duration_field import DurationField
 from cdk.state.handlers.options import StatefulOptions
 
 
@@ -47,7 +47,7 @@ class SkipOptions(BaseModel):
     start_time: AwareDatetime | None = None
     end_time: AwareDatetime | None = None
     bucket_duration: Literal["HOUR", "DAY", "WEEK"] = "DAY"
-    settle: Duration = timedelta()
+    settle: DurationField = timedelta()
 
     @model_validator(mode="after")
     def _in_order(self) -> "SkipOptions":

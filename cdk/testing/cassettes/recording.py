@@ -7,6 +7,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import NamedTuple
 
+import msgspec
 import orjson
 from msgspec.structs import replace
 
@@ -215,7 +216,7 @@ class _Reads(NamedTuple):
             run = read(self.source, name, config=self.config, state=state, every_state=True)
         if run.error is not None:
             raise run.error
-        return [AirbyteStateMessage.model_validate(m["state"]) for m in run.messages if m["type"] == "STATE"]
+        return [msgspec.convert(m["state"], AirbyteStateMessage) for m in run.messages if m["type"] == "STATE"]
 
     def requested(self, recording: Recording) -> Collection[RequestIdentity] | None:
         """Return the requests that the reads send to a recording; None if it lacks a response."""

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from itertools import product
 
+import msgspec
+
 from cdk.base.values import FieldValue, to_json
 from cdk.protocol.messages import AirbyteStateMessage
 from cdk.testing.conformance.faults import Failing
@@ -73,7 +75,7 @@ def check_failures(subject: SuiteSubject) -> None:
 def _check_rest(subject: SuiteSubject, names: Iterable[str], failed: CommandResult, why: str) -> None:
     """Check that a read from the last states of a failed read returns the remaining records."""
     states = {m["state"]["stream"]["stream_descriptor"]["name"]: m["state"] for m in failed.of("STATE")}
-    messages = [AirbyteStateMessage.model_validate(state) for state in states.values()]
+    messages = [msgspec.convert(state, AirbyteStateMessage) for state in states.values()]
     rest = subject.read(state=messages, why=f"a read after {why}")
     for name in names:
         before = [m["record"]["data"] for m in _of_stream(failed, name) if _kind(m) == "RECORD"]

@@ -9,7 +9,7 @@ from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field
 
 from cdk.base.secret_masking import Secrets, secret_values, spellings
 from cdk.base.times.clock import system_clock
@@ -118,7 +118,7 @@ class SuiteSubject(Struct, frozen=True):
     def states_of(self, stream: str) -> list[AirbyteStateMessage]:
         """Return every state of a stream in the first read, serialized and parsed as if it came from a file."""
         messages = [m["state"] for m in self.first.messages if m["type"] == "STATE"]
-        states = [AirbyteStateMessage.model_validate(from_json(to_json(message))) for message in messages]
+        states = [convert(from_json(to_json(message)), AirbyteStateMessage) for message in messages]
         return [state for state in states if state.stream and state.stream.stream_descriptor.name == stream]
 
     def read(

@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 
 from cdk import CatalogError
 from cdk.base.values import Json, JsonSchema
@@ -36,7 +37,7 @@ def test_a_catalog_may_be_written_by_hand_with_what_matters(tmp_path: Path) -> N
 
 def test_what_discover_offers_can_be_wanted_as_it_is(tmp_path: Path) -> None:
     catalog = offered(STREAMS)
-    line = {"type": "CATALOG", "catalog": catalog.model_dump(mode="json", exclude_none=True)}
+    line = {"type": "CATALOG", "catalog": to_builtins(catalog)}
     log = {"type": "LOG", "log": {"level": "INFO", "message": "x"}}
 
     for text in (line, line["catalog"], json.dumps(log) + "\n" + json.dumps(line) + "\n"):
@@ -58,9 +59,12 @@ def test_what_discover_offers_is_warned_of_where_its_schema_has_slips(caplog: py
     [
         (
             {"streams": [{**WANTED, "sync_mode": "incrmental"}]},
-            r"catalog.json: streams\[0\].sync_mode: found 'incrmental'",
+            r"catalog.json: streams\[0\].sync_mode: found 'incrmental', expected 'full_refresh' or 'incremental'",
         ),
-        ({"streams": [WANTED, {"sync_mode": "incremental"}]}, r"catalog.json: streams\[1\].stream: is missing"),
+        (
+            {"streams": [WANTED, {"sync_mode": "incremental"}]},
+            r"catalog.json: streams\[1\].stream: found nothing, expected a value",
+        ),
         ({"streams": {}}, r'catalog.json: expected \{"streams": \[...\]\}'),
         ([], "a configured catalog"),
         ('{"streams": [', r"catalog.json: is not JSON: .*line 1, column 14"),

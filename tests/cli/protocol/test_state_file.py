@@ -83,13 +83,16 @@ def test_no_file_is_no_state() -> None:
     [
         (
             '[{"type": "STREAM", "stream": {"stream_descriptor": {}, "stream_state": {}}}]',
-            r"state.json: \[0\].stream.stream_descriptor.name: is missing",
+            r"state.json: \[0\].stream.stream_descriptor.name: found nothing, expected a value",
         ),
         (
             '[{"stream": {"stream_descriptor": {"name": 5}}}]',
             r"\[0\].stream.stream_descriptor.name: found 5, expected a string",
         ),
-        ('[{"type": "SOMETHING", "stream": {}}]', r"\[0\].type: found 'SOMETHING', expected 'STREAM', 'GLOBAL'"),
+        (
+            '[{"type": "SOMETHING", "stream": {}}]',
+            r"\[0\].type: found 'SOMETHING', expected 'GLOBAL' or 'LEGACY' or 'STREAM'",
+        ),
         ('[{"users": {"page": 3}}]', r"state.json: \[0\]: found .*, expected a state message such as"),
         ('{"usres": {"page": 3}}', r"expected a state message .*map from stream name \(orders, users\) to state"),
         ('{"users": 3}', r"state.json: users: found 3, expected the state of this stream"),

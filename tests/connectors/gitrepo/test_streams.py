@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import ClassVar
 
 import pytest
+from msgspec import convert
 
 from cdk import BadState, ConfigError, Json
 from cdk.protocol.messages import AirbyteStateMessage
@@ -103,7 +104,7 @@ def test_an_interrupted_read_ends_in_the_history_that_it_began_with(repository: 
     (first, *_) = (message["state"] for message in whole.messages if message["type"] == "STATE")
 
     repository.commit("pushed meanwhile")
-    rest = read(GitRepo, "commits", config=repository.config, state=[AirbyteStateMessage.model_validate(first)])
+    rest = read(GitRepo, "commits", config=repository.config, state=[convert(first, AirbyteStateMessage)])
     further = read(GitRepo, "commits", config=repository.config, state=rest.state_messages)
 
     assert [commit["subject"] for commit in rest.records] == ["number 2"]

@@ -294,7 +294,7 @@ class Short(Accounts):
     paginator = PageNumber(size=3)
 
 
-@bug("a type that the records do not have", "records_fit", "amount: found 10, expected type 'string'")
+@bug("a type that the records do not have", "records_fit", "amount: found 10, expected a string")
 class Mistyped(Entries):
     schema = MISTYPED
 
