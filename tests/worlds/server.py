@@ -1,9 +1,11 @@
 """A server whose records come page by page, and the streams that read it: one of each kind there is."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from itertools import count
 from math import floor, inf
 from typing import Any
@@ -12,6 +14,7 @@ from zlib import crc32
 
 from cdk import CountCursor, Cursor, DatetimeCursor, Item, Json, Page, PagedStream, Partition, Record, Slice
 from cdk.base.errors import TransientError
+from cdk.base.records.exact_json import WrittenNumber
 from cdk.base.records.raw_json_lines import JsonLines
 from cdk.rest import Headers, HttpErrorHandler, HttpStream, PageNumber, Request, Response, RetryPolicy
 
@@ -227,16 +230,41 @@ class Server:
 
 def part_of(id: Json) -> int:
     """The same for ids that a column may take for one."""
-    return crc32(f"{int(id) if type(id) is float and id.is_integer() else id}".encode()) % PARTS
+    text = f"{float(id) + 0.0:.17g}" if isinstance(id, int | float) else f"{id}"
+    return crc32(text.encode()) % PARTS
+
+
+def whole(id: Json) -> Json:
+    """A number without a fraction as an integer, anything else as it is."""
+    if not isinstance(id, float):
+        return id
+    number = Decimal(f"{id}")
+    return int(number) if number == number.to_integral_value() else id
 
 
 def _text(records: Sequence[Record]) -> Sequence[Record]:
     """A page as a decoder cuts it out of a body; what JSON cannot spell stays as it is."""
     try:
-        lines = "\n".join(json.dumps(record, ensure_ascii=False, allow_nan=False) for record in records).encode()
+        lines = "\n".join(_spelled(record, ensure_ascii=False, allow_nan=False) for record in records).encode()
     except (TypeError, ValueError):
         return records
     return JsonLines(lines, len(records)) if records else records
+
+
+def _spelled(value: Json, **options: Any) -> str:
+    """JSON with numbers as a source spells them. Raises what `json.dumps` raises."""
+    return _QUOTED.sub(r"\1", json.dumps(_quoted(value), **options))
+
+
+_QUOTED = re.compile('"number ([^"]*)"')
+
+
+def _quoted(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {name: _quoted(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_quoted(item) for item in value]
+    return f"number {value}" if isinstance(value, WrittenNumber) else value
 
 
 def running(address: int) -> Server:
@@ -399,7 +427,7 @@ class _Answers:
             records = _between(server, records, params["low"], params["high"])
         begin = (params["page"] - 1) * params["size"]
         page = records[begin : begin + params["size"]]
-        body = json.dumps({"data": page}, separators=(", ", " : ") if server.blanks else (",", ":")).encode()
+        body = _spelled({"data": page}, separators=(", ", " : ") if server.blanks else (",", ":")).encode()
         return Response(200, Headers({"Content-Type": "application/json"}), body, request.full_url, request)
 
 

@@ -13,6 +13,8 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from cdk import Json, Record
+from cdk.base.records.exact_json import WrittenNumber
+from tests.worlds.server import whole
 
 
 def rows(path: Path) -> list[Record]:
@@ -69,20 +71,28 @@ def key_of(record: Record, kind: Json) -> Json:
     id = record.get("id")
     if id is None:
         return f"row {record['n']}"
-    text = id if isinstance(id, str) else json.dumps(id)
+    text = id if isinstance(id, str) else _spelled(id)
     if kind == "string":
         return text
     if kind is None:
-        return json.dumps(id)
-    if type(id) is float and id.is_integer():
-        id = int(id)
+        return _spelled(id)
+    of_doubles = kind in ("double", "number")
+    if type(id) is not str and not (of_doubles and type(id) is float):
+        id = whole(id)
+        text = f"{Decimal(f'{id}'):f}" if isinstance(id, float) and math.isfinite(id) else json.dumps(id)
     if kind == "big_integer" and isinstance(id, str) and id.isdigit():
         id = int(id)
-    if kind == "double":
-        fits = type(id) is float or (type(id) is int and float(id) == id)
+    if of_doubles:
+        fits = isinstance(id, float) or (type(id) is int and float(id) == id)
+        id = float(id) if fits else id
     else:
         fits = type(id) is int and (kind == "big_integer" or id < 2 ** (_BITS.get(f"{kind}", 64) - 1))
     return id if fits and kind != "date" else f"given {text}"
+
+
+def _spelled(value: Json) -> str:
+    """JSON with numbers as the source spelled them."""
+    return value.text if isinstance(value, WrittenNumber) else json.dumps(value)
 
 
 def as_read(record: Record) -> Record:
@@ -95,7 +105,7 @@ def _finite(value: Json) -> Json:
         return [_finite(item) for item in value]
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return None if type(value) is float and not math.isfinite(value) else value
 
 
 def _as_json(value: Json) -> Json:
@@ -127,9 +137,16 @@ def _same(cell: Json, value: Json) -> bool:
         return isinstance(value, list) and len(cell) == len(value) and all(map(_same, cell, value))
     if isinstance(cell, Mapping):
         return isinstance(value, Mapping) and all(_same(cell.get(name), item) for name, item in value.items())
+    return _is_number(cell, value)
+
+
+def _is_number(cell: Json, value: Json) -> bool:
+    if isinstance(value, WrittenNumber):  # a column of doubles rounds fractions
+        return bool(cell == Decimal(value.text)) or (bool(cell == value) and whole(value) is value)
+    if isinstance(value, float):
+        return bool(cell in (value, Decimal(f"{value}"))) or (math.isnan(value) and math.isnan(cell))
     # APIs write numbers that JavaScript would round as strings.
-    number = Decimal(value) if isinstance(value, str) and value.lstrip("+-").isdigit() else value
-    return bool(cell == number) or (isinstance(value, float) and math.isnan(value) and math.isnan(cell))
+    return bool(cell == (Decimal(value) if isinstance(value, str) and value.lstrip("+-").isdigit() else value))
 
 
 def _is_date(cell: date, value: Json) -> bool:

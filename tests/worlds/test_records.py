@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from cdk import Json, Record, Stream
 from cdk.base.errors import FatalError
+from cdk.base.records.exact_json import WrittenNumber
 from cdk.base.task_map import run_inline
 from cdk.lake.parquet.writer import Limits
 from cdk.protocol.lines import record_lines
@@ -75,7 +76,10 @@ PYTHON = st.sampled_from(
 )
 PLAIN = st.one_of(st.none(), st.booleans(), TEXTS, NUMBERS)
 SCALARS = st.one_of(st.none(), st.booleans(), TEXTS, NUMBERS, ENDLESS, PYTHON)
-IDS = st.sampled_from([0, 1, 2, 0, 1, 2, "1", "A7", "x", None, MISSING, 1.5, 1.0, True, 2**70, [1, "ü"]])
+SPELLED = [WrittenNumber(text) for text in (f"{2**53 + 1}.0", f"{2**70}.00", "1e-400", "1.2345678901234567890")]
+IDS = st.sampled_from(
+    [0, 1, 2, 0, 1, 2, "1", "A7", "x", None, MISSING, 1.5, 1.0, True, 2**53 + 1, 2**70, [1, "ü"], *SPELLED]
+)
 ODD: st.SearchStrategy[Json] = st.sampled_from([None, "never", [], {"at": 1}, "2024-02-31T00:00:00Z", ""])
 """Values that no cursor can read."""
 
@@ -109,7 +113,7 @@ TYPES: Sequence[Mapping[str, Json]] = (
 )
 DIVIDES = TYPES[0], *TYPES[2:8]
 SCHEMAS = st.dictionaries(st.sampled_from(("a", "b", "c d")), st.sampled_from(TYPES), max_size=3)
-ID_TYPES: Sequence[Mapping[str, Json]] = (TYPES[0], TYPES[2], TYPES[7], {})
+ID_TYPES: Sequence[Mapping[str, Json]] = (*TYPES[:3], TYPES[7], {})
 AT_TYPES: Sequence[Mapping[str, Json] | None] = (None, TYPES[2], TYPES[5], {"type": ["integer", "string"]}, {})
 V_TYPES: Sequence[Mapping[str, Json] | None] = (None, TYPES[0], TYPES[2], TYPES[7], {})
 LIMITS = st.builds(

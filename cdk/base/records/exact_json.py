@@ -1,6 +1,7 @@
 """Parses the JSON of a source with every digit of its numbers, even where a double has fewer.
 
-A double represents any 15 digits exactly, so only longer numbers are examined.
+A double represents any 15 digits exactly, unless the number is tiny, so only longer and tiny numbers are examined:
+the same ones on every page. A number of more digits without a point, but with an exponent, becomes a double.
 """
 
 import re
@@ -17,9 +18,12 @@ from cdk.base.values import FieldValue, SerializedJson, from_odd_json
 
 # The part from the decimal point of a number that may have more than 15 digits: nine before it, or eight after it.
 _LONG = re.compile(rb"\.\d(?:\d{7}|(?<=\d{9}\.\d))\d*(?:[eE][+-]?\d+)?")
+# The end of a number that may be below 1e-307, where doubles have fewer digits, and none at last. Two patterns, because
+# one that begins with a literal is ten times as fast.
+_TINY = tuple(re.compile(rb"%s-\d{3,}(?=[\s,\]}]|\Z)" % letter) for letter in (b"e", b"E"))
 _MOST_BEFORE_POINT = 24
 """How many digits of the integer part are examined. Doubles are not written with more."""
-_DIGITS = frozenset(b"0123456789")
+_OF_NUMBERS = frozenset(b"0123456789+-.eE")
 # The digits of an integer beyond the 4,300 that msgspec and Python parse; the remaining ones may belong to an escape.
 _BEYOND_INTEGERS = re.compile(rb"(?<=\d{18})\d{4283,}")
 _ONLY_NUMBERS = bytes(byte if byte in b"0123456789+-.eE" else ord(" ") for byte in range(256))
@@ -60,7 +64,7 @@ class WrittenNumber(float, SerializedJson):
 def exact_json(body: bytes) -> FieldValue:
     """Like `from_json`, but a number that a double cannot represent, or Python cannot parse, becomes a WrittenNumber.
 
-    A number below the smallest double, such as 1e-400, may become 0. Raises json.JSONDecodeError.
+    Raises json.JSONDecodeError.
     """
     try:
         value = _decode(body)
@@ -84,6 +88,10 @@ def exact_json(body: bytes) -> FieldValue:
 
 def has_written_numbers(text: bytes) -> bool:
     """Whether a number in valid JSON, or inside one of its strings, has digits that a double cannot represent."""
+    return any(_is_written(text, end) for tiny in _TINY for end in tiny.finditer(text)) or _has_long_numbers(text)
+
+
+def _has_long_numbers(text: bytes) -> bool:
     points = list(_LONG.finditer(text))
     if not points:
         return False
@@ -101,23 +109,36 @@ def has_written_numbers(text: bytes) -> bool:
     return any(_is_written(text, point) for point in points)
 
 
-def _is_written(text: bytes, point: re.Match[bytes]) -> bool:
-    begin = point.start()
-    while begin and text[begin - 1] in _DIGITS:
+def _is_written(text: bytes, part: re.Match[bytes]) -> bool:
+    """Whether the number that ends with a match is one that a double cannot represent."""
+    begin = part.start()
+    while begin and text[begin - 1] in _OF_NUMBERS:
         begin -= 1
-    return isinstance(written_number(text[begin : point.end()].decode()), WrittenNumber)
+    try:
+        return isinstance(written_number(text[begin : part.end()].decode()), WrittenNumber)
+    except ValueError:  # inside a string
+        return False
 
 
 def written_number(text: str) -> float:
-    """Parse a JSON number: a float if that represents it exactly, or is written with the same digits."""
+    """Parse a JSON number: a float if that represents it exactly, is written with the same digits, or is not examined.
+
+    Raises ValueError: not a number.
+    """
     number = float(text)
-    if repr(number) == text:
+    if repr(number) == text or not (isinf(number) or _is_examined(text.encode())):
         return number
     try:
-        is_held = Decimal(text) in (Decimal(repr(number)), Decimal(number))
+        exact = Decimal(text)
+        # Who converts a double to an integer begins with its shortest digits: 1e23 is a one and 23 zeros.
+        is_held = exact == Decimal(repr(number)) or (exact == Decimal(number) and not number.is_integer())
     except InvalidOperation:
         is_held = False
     return number if is_held else WrittenNumber(text)
+
+
+def _is_examined(text: bytes) -> bool:
+    return any(part.search(text) for part in (_LONG, *_TINY))
 
 
 def written_integer(text: str) -> float:

@@ -189,20 +189,13 @@ def _number(value: object) -> float | Decimal:
 
 
 def _big_integer(value: object) -> Decimal:
-    if isinstance(value, WrittenNumber):
-        value = value.exact
-    match value:
-        case str() if _INTEGER.fullmatch(value):
-            digits = value.lstrip("+-").lstrip("0") or "0"
-            # Digits are counted first, because Python refuses to parse a number with thousands of digits.
-            size: float | Decimal = int(digits) if len(digits) <= _BIG_DIGITS else 10**_BIG_DIGITS
-            number = -size if value.startswith("-") else size
-        case bool():
-            raise CoercionError("not an integer")
-        case int() | float() | Decimal() if _is_integral(value):
-            number = value
-        case _:
-            raise CoercionError("not an integer")
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        digits = value.lstrip("+-").lstrip("0") or "0"
+        # Digits are counted first, because Python refuses to parse a number with thousands of digits.
+        size: float | Decimal = int(digits) if len(digits) <= _BIG_DIGITS else 10**_BIG_DIGITS
+        number = -size if value.startswith("-") else size
+    elif not _is_integral(number := _number(value)):
+        raise CoercionError("not an integer")
     # `abs` would round a Decimal to the digits of its context.
     if not -(10**_BIG_DIGITS) < number < 10**_BIG_DIGITS:
         raise CoercionError(f"more than {_BIG_DIGITS} digits")

@@ -7,6 +7,7 @@ content. Pure; needs no Spark.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -35,6 +36,7 @@ RowMeta: TypeAlias = Mapping[str, Sequence[Change | None] | None] | None
 _NO_CONTENT = frozenset({RAW_ID, EXTRACTED_AT, GENERATION, DELETED_AT, ROW_SOURCE, ADDITIONAL, META})
 """Columns of the kit that differ between reads, are set by removing stale rows, or hold values of other columns."""
 
+_MOST_DIGITS = 1000
 _DIGEST = 16
 """Size of a digest in bytes."""
 NULL, HIDDEN = b"n", b"h"
@@ -107,19 +109,34 @@ def _part(text: str | None, meta: RowMeta, names: frozenset[str], kind: pa.DataT
     # A value that did not fit when it was written may fit since the column was widened.
     value = None if text is not None else _held(changed, original, kind)
     if value is None:
-        return _Part(original, raw=True)
+        return _Part(_in_full(original) if _is_number(changed, kind) else original, raw=True)
     return _Part(texts_of(pa.array([value], kind))[0].as_py(), raw=False, value=value)
 
 
 def _held(changed: Change, original: str, kind: pa.DataType) -> object:
     """Return a once rejected value as a column of type `kind` holds it; None: it still does not fit."""
-    is_number = pa.types.is_floating(kind) or pa.types.is_integer(kind)
-    if is_number and changed["reason"] == NOT_A_NUMBER:
-        return None  # "1.5" is not 1.5
     try:
-        return conversion(kind).value(exact_json(original.encode()) if is_number else original)
+        return conversion(kind).value(exact_json(original.encode()) if _is_number(changed, kind) else original)
     except (CoercionError, ValueError):
         return None
+
+
+def _is_number(changed: Change, kind: pa.DataType) -> bool:
+    """Whether a value that a column of numbers rejected was a number; the string "1.5" is none."""
+    numeric = pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)
+    return numeric and changed["reason"] != NOT_A_NUMBER
+
+
+def _in_full(text: str) -> str:
+    """Return a number in its one spelling without an exponent and trailing zeros, unless that is very long."""
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return text
+    if not number.is_finite() or abs(number.adjusted()) > _MOST_DIGITS:
+        return text
+    digits = f"{number:f}"
+    return digits.rstrip("0").rstrip(".") if "." in digits else digits
 
 
 def have_changes(metas: pa.ChunkedArray) -> pa.ChunkedArray:

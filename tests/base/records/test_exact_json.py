@@ -4,6 +4,8 @@ import pickle
 from decimal import Decimal
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from cdk.base.records.exact_json import WrittenNumber, exact_json, has_written_numbers, written_number
 from cdk.base.records.plain_values import json_of
@@ -13,11 +15,24 @@ LOST = [
     "12345678901234567.89",
     "-1234.567890123456789012",
     "9007199254740993.0",
+    "1180591620717411303424.00",
     "1E400",
     "-1e999",
     "1.5e99999999999999999999",
     "0.12345678901234567890E5",
+    "1e-400",
+    "-1E-0400",
+    "1.2345e-320",
 ]
+DIGITS = st.text("0123456789", min_size=1, max_size=20)
+NUMBERS = st.builds(
+    "{}{}{}{}".format,
+    st.sampled_from(["", "-"]),
+    st.just("0") | DIGITS.filter(lambda digits: digits[0] != "0"),
+    st.just("") | DIGITS.map(".{}".format),
+    st.sampled_from(["", "", "e0", "E5", "e+300", "e-7", "e-99", "E-307", "e-310", "e-320", "E-400", "e400"]),
+)
+"""JSON numbers, as an API may spell them."""
 
 
 @pytest.mark.parametrize("text", LOST)
@@ -26,6 +41,18 @@ LOST = [
 )
 def test_a_number_that_no_double_holds_has_its_text(text: str, body: str) -> None:
     assert text in json_of(exact_json((body % text).encode()))
+
+
+@example(["1e-400", "9007199254740993.0"], ",")
+@example(["9007199254740993e0", "1e400"], ",")
+@given(st.lists(NUMBERS, max_size=5), st.sampled_from([",", ", ", ",\n", ',"page-100","0e-123",']))
+def test_a_number_is_the_same_on_every_page(texts: list[str], between: str) -> None:
+    page = [item for item in exact_json(b"[%s]" % between.join(texts).encode()) if not isinstance(item, str)]
+
+    assert list(map(json_of, page)) == [json_of(exact_json(text.encode())) for text in texts]
+    for text, number in zip(texts, page, strict=True):
+        if "." in text or len(text) <= len("-123456789012345"):
+            assert Decimal(text) == Decimal(json_of(number))
 
 
 @pytest.mark.parametrize("text", LOST)
