@@ -5,7 +5,6 @@ from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial, wraps
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import click
@@ -148,6 +147,8 @@ def with_egress(command: Callable[P, R]) -> Callable[P, R]:
 @contextmanager
 def temporary_config(config: Mapping[str, JsonValue]) -> Iterator[Path]:
     """Write a config to a temporary file, which exists inside the block."""
+    from tempfile import NamedTemporaryFile  # noqa: PLC0415 - slow to import, and only needed here
+
     with NamedTemporaryFile("w", suffix=".json") as file:
         file.write(canonical(dict(config)))
         file.flush()

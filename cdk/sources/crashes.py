@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Collection, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import is_dataclass
-from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 
@@ -66,6 +65,8 @@ def write_crash_report(
 
 
 def _versions() -> Iterator[tuple[str, str]]:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow to import, and only needed here
+
     for package in _PACKAGES:
         try:
             yield package, version(package)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import chain
 
 from cdk.base.errors import DecodeError, TransientError
@@ -40,17 +41,14 @@ _OUTAGE_WORDS = r"""
     (invalid|missing)[ _-]((api|access|auth\w*)[ _-](key|token)|credentials) | authentication[ _-](failed|required) |
     payment[ _-]required
 """
-_OUTAGE = re.compile(rf"\b({_OUTAGE_WORDS})\b", re.IGNORECASE | re.VERBOSE)
-_FAILED = re.compile(
-    rf"\b(errors?|err|fail(ed|ure|s)?|faults?|exception|too[ _-]many|limit[ _-](limit\w*|exceeded|reached)|exceeded|"
-    rf"rate[ _-](exceeded|reached)|{_OUTAGE_WORDS})\b",
-    re.IGNORECASE | re.VERBOSE,
-)
+_FAILURE_WORDS = rf"""
+    errors? | err | fail(ed|ure|s)? | faults? | exception | too[ _-]many | limit[ _-](limit\w*|exceeded|reached) |
+    exceeded | rate[ _-](exceeded|reached) | {_OUTAGE_WORDS}
+"""
 # `No expired vouchers` negates the words that follow, up to its end; `no quota left` does not.
-_NEGATED = re.compile(
-    r"https?://\S+|\b(no|0|zero|without)\b(?! (more |remaining )?quota (left|remaining))"
-    r"((?!\b(because|due|since|as|but|while)\b)[^.,:;!?])*",
-    re.IGNORECASE,
+_NEGATED = (
+    r"https?://\S+|\b(no|0|zero|without)\b(?!\ (more\ |remaining\ )?quota\ (left|remaining))"
+    r"((?!\b(because|due|since|as|but|while)\b)[^.,:;!?])*"
 )
 _WORD_ENDS = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
 _HTTP_ERRORS = range(400, 600)
@@ -190,10 +188,20 @@ def has_outage(around: dict[str, JsonValue]) -> bool:
     return any(_mentions_outage(value) for name, value in fields.items() if name in looked_at)
 
 
+def _has_words(alternatives: str, text: str) -> bool:
+    return _pattern(rf"\b({alternatives})\b").search(_WORD_ENDS.sub(" ", text)) is not None
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    """A pattern, compiled on first use: most APIs never answer with such a body, and compiling takes 2 ms."""
+    return re.compile(text, re.IGNORECASE | re.VERBOSE)
+
+
 def _mentions_outage(value: JsonValue) -> bool:
     match value:
         case str():
-            return _OUTAGE.search(_NEGATED.sub(" ", _WORD_ENDS.sub(" ", value))) is not None
+            return _has_words(_OUTAGE_WORDS, _pattern(_NEGATED).sub(" ", _WORD_ENDS.sub(" ", value)))
         case list():
             return any(map(_mentions_outage, value))
         case dict():
@@ -232,4 +240,4 @@ def _is_failure(name: str, value: JsonValue) -> bool:
         return True
     if name in _OUTCOMES and type(value) is int:
         return value in _HTTP_ERRORS
-    return name in _OUTCOMES | _TEXTS and type(value) is str and _FAILED.search(_WORD_ENDS.sub(" ", value)) is not None
+    return name in _OUTCOMES | _TEXTS and type(value) is str and _has_words(_FAILURE_WORDS, value)
