@@ -297,10 +297,11 @@ class DatetimeCursor(Cursor):
 
     def reached(self, window: Window, greatest: object, before: object) -> object:
         value = super().reached(window, greatest, before)
-        if self.by_request and (timestamp := self.timestamp(value)) is not None and timestamp < self._first():
-            # Records that precede the start of all reads do not move the cursor back to their value.
-            return self.start
-        return value
+        if not self.by_request or (timestamp := self.timestamp(value)) is None:
+            return value
+        # Records that precede the start of all reads do not move the cursor back to their value. A value that an older
+        # version saved in another format is written in that of today.
+        return self.write(max(timestamp, self._first()))
 
     def _timestamp_of_record(self, value: object) -> datetime | None:
         if type(value) is str:

@@ -198,6 +198,13 @@ def test_the_cursor_follows_the_greatest_value_from_its_start_on(
     assert reached == cursor(**BY_THREE).reached(window, greatest, before)
 
 
+@pytest.mark.parametrize(("pattern", "before"), [("%s", 1704153600), ("%s_as_float", 1704153600), ("%Y", "2024-01-02")])
+def test_a_value_that_an_older_version_saved_is_written_in_the_format_of_states(pattern: str, before: Json) -> None:
+    written = {"%s": "1704153600", "%s_as_float": "1704153600.0", "%Y": "2024"}
+
+    assert cursor(pattern, formats=[pattern, "%Y-%m-%d"]).reached(FIRST, None, before) == written[pattern]
+
+
 def test_a_value_lies_on_one_side_of_a_window() -> None:
     days = ["2024-01-03", "2024-01-04", "2024-01-09", "2025-01-01", "soon"]
 
