@@ -60,17 +60,26 @@ class AuthFlowType(StrEnum):
     OAUTH1_0 = "oauth1.0"
 
 
+class OAuthSpecification(WireModel, frozen=True):
+    """The JSON Schemas and URLs of an OAuth flow, as the platform defines them."""
+
+    oauth_user_input_from_connector_config_specification: JsonObject | None = None
+    oauth_connector_input_specification: JsonObject | None = None
+    complete_oauth_output_specification: JsonObject | None = None
+    complete_oauth_server_input_specification: JsonObject | None = None
+    complete_oauth_server_output_specification: JsonObject | None = None
+
+
 class AdvancedAuth(WireModel, frozen=True):
     """How the platform fills credentials into a config.
 
     predicate_key, predicate_value: the path in the config, and the value there, that select this flow.
-    oauth_config_specification: the JSON Schemas and URLs of the flow, as the platform defines them.
     """
 
     auth_flow_type: AuthFlowType | None = None
     predicate_key: list[str] | None = None
     predicate_value: str | None = None
-    oauth_config_specification: JsonObject | None = None
+    oauth_config_specification: OAuthSpecification | None = None
 
 
 class ConnectorSpecification(WireModel, frozen=True):

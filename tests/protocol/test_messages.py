@@ -10,6 +10,7 @@ from cdk.base.values import Json
 from cdk.protocol.catalog import ConfiguredAirbyteCatalog, StreamDescriptor, SyncMode
 from cdk.protocol.lines import message_line
 from cdk.protocol.messages import (
+    AdvancedAuth,
     AirbyteConnectionStatus,
     AirbyteControlConnectorConfigMessage,
     AirbyteControlMessage,
@@ -32,6 +33,18 @@ def wire(message: AirbyteMessage) -> Json:
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     return json.loads(line)
+
+
+def test_a_specification_has_only_the_parts_of_oauth_that_the_protocol_defines() -> None:
+    known = {"complete_oauth_output_specification": {"type": "object"}}
+    auth = {"auth_flow_type": "oauth2.0", "oauth_config_specification": {**known, "oauth_token_url": "https://a.test"}}
+
+    spec = ConnectorSpecification(connection_specification={}, advanced_auth=convert(auth, AdvancedAuth))
+
+    assert wire(AirbyteMessage(type=Type.SPEC, spec=spec))["spec"]["advanced_auth"] == {
+        **auth,
+        "oauth_config_specification": known,
+    }
 
 
 def test_fields_that_are_none_are_left_out_and_nulls_inside_a_state_stay() -> None:
