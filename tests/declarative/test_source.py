@@ -216,6 +216,22 @@ def test_a_stream_that_does_not_answer_is_named() -> None:
     assert raised.value.stream == "users"
 
 
+def test_an_empty_page_on_which_the_expression_for_the_next_one_fails_does_not_pass_a_check() -> None:
+    strategy = {"type": "CursorPagination", "cursor_value": "{{ response.links.next }}"}
+    option = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "at"}
+    users = stream("users")
+    users["retriever"]["paginator"] = {
+        "type": "DefaultPaginator",
+        "pagination_strategy": strategy,
+        "page_token_option": option,
+    }
+    api = MockApi()
+    api.get("/users").returns(json={"data": [], "status": "error"})
+
+    with pytest.raises(CdkError, match=r"the stream 'users' cannot be read: .*links"):
+        made(api, streams=[users]).check({})
+
+
 def test_a_parent_without_records_leaves_nothing_to_check() -> None:
     parent = {"type": "ParentStreamConfig", "stream": stream("teams"), "parent_key": "id", "partition_field": "team"}
     child = stream("users")

@@ -169,7 +169,7 @@ class CheckDynamicStream(AnyCheck):
 
 
 def check_available(stream: Stream) -> None:
-    """Request the first page of a stream's first slice, and log what is wrong with it.
+    """Request the first page of a stream's first slice, and the next if it is empty; log what is wrong with it.
 
     Raises CdkError that names the stream: when that fails.
     """
@@ -179,9 +179,12 @@ def check_available(stream: Stream) -> None:
             raise ManifestError(
                 "it has no partitions to read; perhaps its parent stream or its list of values is empty"
             )
-        page = next(iter(read_slice(stream, slice)), None)
+        pages = iter(read_slice(stream, slice))
+        page = next(pages, None)
         if page is not None:
             warn(page.warning)
+            if not page.records:
+                next(pages, None)  # an empty page proves little: the expression for the next one may fail on it
     except CdkError as error:
         error.stream = error.stream or stream.name
         error.message = f"the stream {stream.name!r} cannot be read: {error.message}"
