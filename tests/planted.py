@@ -3305,8 +3305,8 @@ BUGS = [
     Bug(
         "what a state set by hand skips is not gone",
         "lake/admin/edits",
-        "change = _with_state(what, replace(new, rows_before=None), state, stream)",
-        "change = _with_state(what, new, state, stream)",
+        "change = _with_state(what, replace(new, rows_before=None), state)",
+        "change = _with_state(what, new, state)",
         "tests/sync/tables/test_stale_removal.py",
     ),
     Bug(

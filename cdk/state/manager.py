@@ -76,12 +76,7 @@ class ConnectorStateManager:
             return None
         descriptor = _descriptor(stream)
         blob = (
-            encode(
-                state,
-                incremental=stream.cursor_field is not None,
-                resumable=stream.supports_checkpointing,
-                cursor_field=stream.cursor_field,
-            )
+            encode(state, incremental=stream.cursor_field is not None, resumable=stream.supports_checkpointing)
             or stream.empty_state
         )
         if is_same(blob, self._blobs.get(descriptor)) and (descriptor in self._said or not final):

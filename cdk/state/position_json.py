@@ -65,10 +65,10 @@ def position_of(blob: JsonValue, path: str) -> Position:
     if OWN_KEY not in blob:
         return Checkpoint(dict(blob))
     cursor = {k: v for k, v in blob.items() if k != OWN_KEY}
-    return replace(own_parts(blob, path), cursor=cursor)
+    return replace(_own_parts(blob, path), cursor=cursor)
 
 
-def own_parts(blob: Mapping[str, JsonValue], path: str) -> Checkpoint:
+def _own_parts(blob: Mapping[str, JsonValue], path: str) -> Checkpoint:
     """Parse what the kit stores beside a cursor value, as a checkpoint with an empty cursor. Raises BadState."""
     own, where = blob.get(OWN_KEY, {}), f"{path}.{OWN_KEY}"
     if not isinstance(own, Mapping):

@@ -20,8 +20,6 @@ class StreamState(Struct, frozen=True):
     extra: keys of the wire form that mean nothing here; they are written back unchanged.
     shares_cursor: all partitions have reached the position under `WHOLE`; the other positions only tell which records
         the source will repeat. False while partitions are being read, one after the other, from that position.
-    ranges_from: start of the first range, set when the wire form was airbyte-cdk's list of date ranges. The state is
-        then written in that form again.
     after: during a read, the partition after which an interrupted read resumes: this one and those listed before it
         were read to their end and are read last. None once a read is completed, and where they have nothing more to
         read.
@@ -32,7 +30,6 @@ class StreamState(Struct, frozen=True):
     parents: Mapping[str, "StreamState"] = field(default_factory=dict)
     extra: Mapping[str, FieldValue] = field(default_factory=dict)
     shares_cursor: bool = False
-    ranges_from: FieldValue = None
     after: Partition | None = None
     in_full: bool = False
 

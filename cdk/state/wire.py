@@ -5,7 +5,7 @@
     pages, at a token              the token: {"page": 3}
     pages, finished                {"__ab_full_refresh_sync_complete": true}
     cursor                         {"updated_at": "..."}                      other keys are preserved
-    cursor, as date ranges         {"slices": [...], "state_type": "date-range"}
+    cursor, as date ranges         {"slices": [...], "state_type": "date-range"}      read, and written as a cursor
     partitions                     {"use_global_cursor": false, "states": [{"partition", "cursor"}], "parent_state"}
     partitions without a cursor    {"states": [...]}
     shared by partitions           {"use_global_cursor": true, "state": {...}}; beside others: as the partition {}.
@@ -35,7 +35,7 @@ from cdk.base.errors import BadState
 from cdk.base.values import JsonObject, JsonValue, Stored, as_object
 from cdk.state.layers.layered_map import LayeredMap
 from cdk.state.position import Checkpoint, Done, Edge, OpenSlice, Position, Resume, Start
-from cdk.state.position_json import NO_CURSOR, OWN_KEY, POSITION_KEYS, own_parts, position_json, position_of
+from cdk.state.position_json import NO_CURSOR, OWN_KEY, POSITION_KEYS, position_json, position_of
 from cdk.state.slice import WHOLE, Partition
 from cdk.state.stored_positions import MANY, MANY_IN_MESSAGE, PartitionEntries, StoredPositions, entry_text, since
 from cdk.state.stream_state import StreamState
@@ -66,27 +66,18 @@ class Stateful(Protocol):
         """Return a state of an old form in the current form."""
 
 
-def encode(
-    state: StreamState,
-    *,
-    incremental: bool,
-    resumable: bool = True,
-    cursor_field: str | None = None,
-    exact: bool = False,
-) -> JsonObject:
+def encode(state: StreamState, *, incremental: bool, resumable: bool = True, exact: bool = False) -> JsonObject:
     """Return the wire form of `state`.
 
     incremental: the stream has a cursor. resumable: the stream supports checkpoints; a completed full refresh of one
     that does not leaves the no-cursor message, so the next read starts again. exact: also write what only tables need,
     see above. With many partitions, `states` is a `PartitionEntries`, whose texts were made when each partition moved.
     """
-    blob = _encode(state, incremental=incremental, resumable=resumable, cursor_field=cursor_field, exact=exact)
+    blob = _encode(state, incremental=incremental, resumable=resumable, exact=exact)
     return {**blob, OWN_KEY: {**as_object(blob.get(OWN_KEY)), _IN_FULL: True}} if state.in_full else blob
 
 
-def _encode(
-    state: StreamState, *, incremental: bool, resumable: bool, cursor_field: str | None, exact: bool
-) -> JsonObject:
+def _encode(state: StreamState, *, incremental: bool, resumable: bool, exact: bool) -> JsonObject:
     """Return the wire form without the mark of an initial full read."""
     positions, shares = state.positions, state.shares_cursor and WHOLE in state.positions
     if not (resumable or incremental or exact):
@@ -94,8 +85,6 @@ def _encode(
     if not (shares or state.parents or state.after) and len(positions) == (WHOLE in positions):
         position = positions.get(WHOLE, Start())
         match position:
-            case Checkpoint() if state.ranges_from is not None and cursor_field is not None:
-                return {**state.extra, **_ranges(position, cursor_field, state.ranges_from, exact=exact)}
             case Done() if not resumable:
                 return {NO_CURSOR: True}
             case _:
@@ -269,21 +258,6 @@ def _partition(fields: Mapping[str, JsonValue], path: str) -> Partition:
         raise BadState(path, fields, "values that JSON can hold") from error
 
 
-def _ranges(position: Checkpoint, cursor_field: str, start: JsonValue, *, exact: bool) -> JsonObject:
-    """Return airbyte-cdk's concurrent form. Closed windows become ranges; half-read ones are stored under our key."""
-    most_recent = position.cursor.get(cursor_field)
-    resume = position.resume
-    first = {"start": start, "end": resume.through if resume else most_recent, "most_recent_cursor_value": most_recent}
-    slices = [first]
-    for item in resume.open if resume else ():
-        if item.position == Done():
-            greatest = item.edge.value if item.edge else None
-            slices.append({"start": item.window.start, "end": item.window.end, "most_recent_cursor_value": greatest})
-    blob: JsonObject = {"slices": slices, "state_type": _RANGE_TYPES[0]}
-    own = position_json(position, exact=exact).get(OWN_KEY)
-    return {**blob, OWN_KEY: own} if own else blob
-
-
 def _from_ranges(blob: Mapping[str, JsonValue], path: str, cursor_field: str | None) -> StreamState:
     if cursor_field is None:
         raise BadState(path, blob, "a state without date ranges: this stream has no cursor")
@@ -293,14 +267,10 @@ def _from_ranges(blob: Mapping[str, JsonValue], path: str, cursor_field: str | N
     if not slices:
         return StreamState()
     first, *later = slices
-    own = own_parts(blob, path)
-    resume = own.resume
-    if resume is None and later:
-        resume = Resume(first["end"], tuple(_closed_range(item) for item in later))
+    resume = Resume(first["end"], tuple(_closed_range(item) for item in later)) if later else None
     value = first.get("most_recent_cursor_value")
-    position = Checkpoint({cursor_field: first["start"] if value is None else value}, own.edge, resume)
-    extra = {k: v for k, v in blob.items() if k not in ("slices", "state_type", OWN_KEY)}
-    return StreamState({WHOLE: position}, extra=extra, ranges_from=first["start"])
+    position = Checkpoint({cursor_field: first["start"] if value is None else value}, None, resume)
+    return StreamState({WHOLE: position})
 
 
 def _are_ranges(blob: JsonValue) -> TypeGuard[Sequence[Mapping[str, JsonValue]]]:

@@ -108,7 +108,7 @@ class Level(Stream):
 
 
 def through_the_wire(state: StreamState) -> StreamState:
-    return decode(encode(state, incremental=True, exact=True, cursor_field="at"), cursor_field="at")
+    return decode(encode(state, incremental=True, exact=True), cursor_field="at")
 
 
 def lines(stream: Stream, state: StreamState, cut: int | None) -> tuple[set[str], StreamState]:

@@ -90,7 +90,7 @@ def test_every_record_comes_once_wherever_attempts_end(
                     break
         if (state := reader.get_checkpoint()) is not None:
             blob.clear()
-            blob.update(encode(state, incremental=True, cursor_field="n", exact=exact))
+            blob.update(encode(state, incremental=True, exact=exact))
 
     for pages, more in attempts:
         attempt(pages)

@@ -4,7 +4,7 @@ Only `import_state` can move a position forward, because there the user supplies
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Literal, TypeAlias
@@ -100,7 +100,7 @@ def rewound(saved: TableState, stream: Stream, to: str, partition: Partition | N
     # The value that the last read reached, and its duration, apply to the old cursors only.
     extra = {name: value for name, value in state.extra.items() if name not in ("state", "lookback_window")}
     new = replace(state, positions=positions.updated(rewound), parents={}, extra=extra)
-    return _with_state(f"rewind to {to}", saved, new, stream)
+    return _with_state(f"rewind to {to}", saved, new)
 
 
 def import_state(
@@ -117,7 +117,7 @@ def import_state(
     check_tokens(stream, state)
     check_partitions(stream, state, _decoded_state(saved, stream))
     if saved.sync_mode == "incremental":
-        change = _with_state(what, replace(saved, complete=not _is_interrupted(state)), state, stream)
+        change = _with_state(what, replace(saved, complete=not _is_interrupted(state)), state)
         return replace(change, consequences=tuple(_consequences_of_import(saved, stream, state)))
     return _full_refresh_from(saved, state, stream, what, of_another=of_another)
 
@@ -142,7 +142,7 @@ def _full_refresh_from(saved: TableState, state: StreamState, stream: Stream, wh
     if saved.complete:
         new = replace(saved, complete=False, generation=saved.generation + 1, records=0, pending=())
     # Rows that the state skips were not read, which does not make them stale.
-    change = _with_state(what, replace(new, rows_before=None), state, stream)
+    change = _with_state(what, replace(new, rows_before=None), state)
     consequence = "The next sync resumes from there; what lies before it is not part of the new generation."
     return replace(change, moves=tuple(moves(saved.state, change.saved.state)), consequences=(consequence,))
 
@@ -233,21 +233,11 @@ def _is_open(position: Position, stream: Stream) -> bool:
 
 
 def _decoded_state(saved: TableState, stream: Stream | None = None) -> StreamState:
-    blob = saved.state
-    if stream is not None:
-        return state_of(stream, blob)
-    if isinstance(blob, Mapping) and "state_type" in blob:
-        raise StateError("the state is a list of date ranges and has no partitions; reset the whole stream")
-    return decode(blob)
+    return decode(saved.state) if stream is None else state_of(stream, saved.state)
 
 
-def _with_state(what: str, saved: TableState, state: StreamState, stream: Stream | None = None) -> Change:
-    blob = encode(
-        state,
-        incremental=saved.sync_mode == "incremental",
-        cursor_field=None if stream is None else stream.cursor_field,
-        exact=True,
-    )
+def _with_state(what: str, saved: TableState, state: StreamState) -> Change:
+    blob = encode(state, incremental=saved.sync_mode == "incremental", exact=True)
     consequence = _consequence(saved, "The next sync reads again what lies after the new position.")
     # It is unknown which window an edited state was read for.
     return Change(what, replace(saved, state=blob, window=None), tuple(moves(saved.state, blob)), (consequence,))

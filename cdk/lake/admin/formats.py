@@ -15,8 +15,7 @@ from cdk.streams.stream import Stream
 def message(location: StreamLocation, saved: TableState, *, exact: bool) -> JsonValue:
     """Return a stream's state as a STREAM message. exact: with the entries that otherwise only tables store."""
     blob = saved.state
-    ranges = isinstance(blob, Mapping) and "state_type" in blob
-    if not (exact or ranges):
+    if not exact:
         blob = encode(decode(blob), incremental=saved.sync_mode == "incremental")
     descriptor = {"name": location.stream, **({"namespace": location.namespace} if location.namespace else {})}
     return {"type": "STREAM", "stream": {"stream_descriptor": descriptor, "stream_state": blob or {}}}

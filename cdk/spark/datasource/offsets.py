@@ -30,7 +30,7 @@ class Offsets(Struct, frozen=True):
         Raises StateError: when the state contains a secret of the config.
         """
         stream = self.stream
-        text = canonical(encode(state, incremental=stream.incremental, cursor_field=stream.cursor_field, exact=True))
+        text = canonical(encode(state, incremental=stream.incremental, exact=True))
         self.leaks.refuse(text.encode(), self._path)
         belongs = {"stream": stream.name, "cursor": stream.cursor_field, "end": end}
         return {"state": text, **{name: value for name, value in belongs.items() if value is not None}}

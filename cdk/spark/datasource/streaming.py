@@ -59,7 +59,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with masking(self._reading.secrets):
             state = self._reading.stream.starting_from(self._initial_state)
             # Parts that only other forms of the state need would not survive the round trip through an offset.
-            return self._offsets.write(replace(state, extra={}, after=None, ranges_from=None), None)
+            return self._offsets.write(replace(state, extra={}, after=None), None)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the limit of the option `slices_per_batch`, as a limit of files in Spark's terms."""

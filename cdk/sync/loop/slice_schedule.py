@@ -160,7 +160,7 @@ class SliceSchedule:
         """Return the state that covers everything read so far, in its exact wire form."""
         self._state = self._reader.get_checkpoint() or self._state
         stream = self._stream
-        return encode(self._state, incremental=stream.incremental, cursor_field=stream.cursor_field, exact=True)
+        return encode(self._state, incremental=stream.incremental, exact=True)
 
 
 def _tokens_too_short(slice: Slice, tokens: Sequence[EndedToken]) -> CredentialsError:

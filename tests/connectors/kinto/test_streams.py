@@ -18,7 +18,7 @@ Config = dict[str, Json]
 
 
 def through_the_wire(stream: Stream, state: StreamState) -> StreamState:
-    blob = encode(state, incremental=stream.incremental, cursor_field=stream.cursor_field)
+    blob = encode(state, incremental=stream.incremental)
     return decode(blob, cursor_field=stream.cursor_field)
 
 
