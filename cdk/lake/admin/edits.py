@@ -200,7 +200,12 @@ def _from_start(what: str, saved: TableState, *why: str) -> Change:
         consequences.append(f"Rows of the new read have _airbyte_generation_id {saved.generation + 1}.")
     records = saved.records if traits.merges else 0
     new = TableState(
-        saved.sync_mode, saved.write_mode, generation=saved.generation + 1, records=records, keys=saved.keys
+        saved.sync_mode,
+        saved.write_mode,
+        generation=saved.generation + 1,
+        records=records,
+        keys=saved.keys,
+        json_keys=saved.json_keys,
     )
     return Change(what, new, tuple(moves(saved.state, None)), tuple(consequences))
 

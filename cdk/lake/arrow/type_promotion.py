@@ -5,7 +5,7 @@ from itertools import chain
 
 import pyarrow as pa
 
-from cdk.lake.arrow.columns import BIG_INTEGER, TIMESTAMP_NTZ, TIMESTAMP_UTC
+from cdk.lake.arrow.columns import BIG_INTEGER, JSON_TEXT, TIMESTAMP_NTZ, TIMESTAMP_UTC, ColumnType
 
 _SIMPLE_TYPES = (pa.string(), pa.bool_(), pa.float64(), BIG_INTEGER, pa.date32(), TIMESTAMP_UTC, TIMESTAMP_NTZ)
 # Integers of this size are exact in a double, which has 53 bits for an integer.
@@ -30,13 +30,19 @@ def common_type(old: pa.DataType, new: pa.DataType, *, exact: bool = False) -> p
     return _scalar(old, new, exact=exact) or pa.string()
 
 
-def keeps_spelling(old: pa.DataType, new: pa.DataType) -> bool:
-    """Whether old values of a column that was widened equal the same values when the source sends them again.
+def keeps_spelling(old: ColumnType, new: ColumnType) -> bool:
+    """Whether old values of a column whose type has changed equal the same values when the source sends them again.
 
-    Timestamps and numbers with a decimal point become strings as the kit writes them, not as the source does.
+    Timestamps and numbers with a decimal point become strings as the kit writes them, not as the source does. Strings
+    and dates have quotes in JSON text only.
     """
-    as_sent = pa.types.is_signed_integer(old) or pa.types.is_boolean(old) or old == pa.date32()
-    return as_sent or old == new or not pa.types.is_string(new)
+    if old is JSON_TEXT or new is JSON_TEXT:
+        return old is new or (old is not JSON_TEXT and _is_spelled_as_json(old))
+    return old in (new, pa.date32()) or _is_spelled_as_json(old) or not pa.types.is_string(new)
+
+
+def _is_spelled_as_json(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_signed_integer(kind) or pa.types.is_boolean(kind))
 
 
 def writable(kind: pa.DataType) -> bool:

@@ -121,7 +121,7 @@ class StateBlobs:
             self._stacks[version] = {tuple(of): stack for of, stack in self._expanded(blob, version)}
             pending, logged = (_files(blob.pop(name)) for name in ("pending", "logged"))
             return TableState(
-                **{**blob, **{name: tuple(blob.get(name, ())) for name in ("history", "newest", "keys")}},
+                **{**blob, **{name: tuple(blob.get(name, ())) for name in ("history", "newest", "keys", "json_keys")}},
                 pending=pending or (),
                 logged=logged,
             )

@@ -83,6 +83,11 @@ class TableState(Struct, frozen=True):
     """The window that this read was started for (`cdk.sync.tables.skip_windows`); None: no window, or unknown."""
     keys: tuple[str, ...] = ()
     """The columns that rows were merged by, one for each key; empty: rows were not merged, or unknown."""
+    json_keys: tuple[str, ...] = ()
+    """The columns of the primary key that hold JSON text in some rows.
+
+    If rows were merged, the kit spelled it, else the source.
+    """
     rows: int | None = None
     """Rows of the table after this commit, according to its log; None: the log does not count them."""
     table_id: str = ""

@@ -88,7 +88,8 @@ class StreamSync:
         if saved.state is not None:
             warn_of_removed_rows(self.table, plan)
         self._beginning = partial(with_read_start, plan, started=started)
-        self.saved = replace(with_cursor_start(plan, self._beginning(saved, resumed=resumed)), keys=self._writing.keys)
+        beginning = with_cursor_start(plan, self._beginning(saved, resumed=resumed))
+        self.saved = replace(beginning, keys=self._writing.keys, json_keys=self._writing.json_keys)
         if self._writing.refreshes_keys:
             removal = RemovalRequest(AS_THE_PLATFORM_SAYS)
         self._commits = StreamCommit(plan, self._writing, check, followed, removal)

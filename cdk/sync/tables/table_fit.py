@@ -263,7 +263,8 @@ def check_key(plan: StreamPlan, table: StreamTable, key: Identity | None, planne
     """Raise ConfigError if the key has changed, or its types would, while this sync does not reread all rows.
 
     With another key, a row would replace all rows that share the new key, although these are not read again. With other
-    types, existing rows would have different keys, and each would stay beside the row that is read again.
+    types, or JSON text in other spellings, existing rows would have different keys, and each would stay beside the row
+    that is read again.
     """
     if key is None or not plan.traits.merges:
         return
@@ -282,19 +283,40 @@ def check_key(plan: StreamPlan, table: StreamTable, key: Identity | None, planne
 
 
 def _check_key_types(plan: StreamPlan, table: StreamTable, key: Identity, planned: SchemaChange) -> None:
-    for wider in planned.widen:
-        if wider.column not in key.keys or keeps_spelling(wider.old, wider.new) or table.row_count() == 0:
+    saved, as_json = table.saved, json_keys(plan, planned)
+    widened = {wider.column: wider for wider in planned.widen}
+    for column in key.keys:
+        new = JSON_TEXT if column in as_json else planned.schema.field(column).type
+        old: ColumnType = planned.schema.field(column).type
+        source_spells = False
+        if column in widened:
+            old = widened[column].old
+        elif saved is not None and pa.types.is_string(old):
+            old = JSON_TEXT if column in saved.json_keys else old
+            source_spells = old is JSON_TEXT and column not in saved.keys
+        if (keeps_spelling(old, new) and not source_spells) or table.row_count() == 0:
             continue
-        if is_refreshed(plan, table.saved):  # the existing rows will be removed
+        if is_refreshed(plan, saved):  # the existing rows will be removed
             continue
         raise ConfigError(
-            f"the table has {wider.column!r}, a column of its primary key, as {wider.old}, but the stream's schema "
-            f"makes it {wider.new}: existing rows would have their keys as the kit formats them (`5.0`, "
-            "`2024-01-01T10:00:00.000000Z`), and would stay beside each row that is read again, with its key as the "
-            "source formats it. Change the type back, or read everything again into a new table: move this one away",
+            f"the table has {column!r}, a column of its primary key, as {_type_name(old)}"
+            f"{' that the source formats' if source_spells else ''}, but the stream's schema "
+            f"makes it {_type_name(new)}: existing rows would have their keys in another format (`5.0`, "
+            '`2024-01-01T10:00:00.000000Z`, `"A7"`), and would stay beside each row that is read again. Change the '
+            "type or the write mode back, or read everything again into a new table: move this one away",
             path=str(table.root),
             stream=plan.stream.name,
         )
+
+
+def json_keys(plan: StreamPlan, planned: SchemaChange) -> tuple[str, ...]:
+    """Return the columns of the primary key that hold JSON text."""
+    fields = [path[0] for path in plan.stream.key_paths if planned.columns.get(path[0]) is JSON_TEXT]
+    return tuple(column_name(field) or field for field in fields)
+
+
+def _type_name(kind: ColumnType) -> str:
+    return "JSON text" if kind is JSON_TEXT else str(kind)
 
 
 def _starts_complete_read(plan: StreamPlan, saved: TableState) -> bool:

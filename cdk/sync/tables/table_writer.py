@@ -40,6 +40,7 @@ from cdk.sync.tables.table_fit import (
     existing_table,
     history_guard,
     identity,
+    json_keys,
     new_columns,
     planned_columns,
     warn_of_fields_without_column,
@@ -95,6 +96,10 @@ class TableWriting:
         check_key(plan, self.table, key, self._columns)
         self.keys = key.keys if key is not None and plan.traits.merges else ()
         """The key columns by which rows are merged; empty if they are not merged."""
+        added_to = self.table.saved if plan.traits.repeats_rows else None
+        earlier = () if added_to is None else added_to.json_keys
+        self.json_keys = tuple(dict.fromkeys([*earlier, *json_keys(plan, self._columns)]))
+        """The columns of the primary key that hold JSON text in some rows."""
         if key is not None and (removes_stale or self.refreshes_keys):
             # The row that was read last wins, so that each key that was read has this generation's number. If the
             # newest by cursor won, a key whose row returned with an older value would look as if it was not read.
