@@ -3898,6 +3898,13 @@ BUGS = [
     ),
     Bug("a very short secret leaves words alone", "base/secret_masking", "SHORTEST = 4", "SHORTEST = 0"),
     Bug(
+        "the pages of a stream of custom code do not go in a circle for ever",
+        "compat/airbyte/http/http_stream",
+        "            if trail.closed_at(text):",
+        "            if False:",
+        "tests/compat/test_requests.py",
+    ),
+    Bug(
         "a tiny number is the same on every page",
         "base/records/exact_json",
         "any(_is_written(text, end) for tiny in _TINY for end in tiny.finditer(text)) or ",

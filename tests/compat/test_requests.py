@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from urllib.parse import parse_qs, parse_qsl
 
@@ -1158,16 +1159,34 @@ def test_a_stream_written_in_python_that_is_refused_ends_the_stream_that_reads_i
     assert "POST https://api.example.com/v1/join answered 403" in str(run.error)
 
 
-def test_a_stream_written_in_python_whose_page_token_repeats_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("before", "circle"), [(0, 1), (0, 2), (1, 3), (4, 5)])
+def test_a_stream_written_in_python_whose_page_tokens_go_in_a_circle_is_an_error(
+    tmp_path: Path, before: int, circle: int
+) -> None:
     api = MockApi()
     api.get("/items").returns(json={"data": [{"id": 1}]})
-    joins = api.post("/v1/join").returns(json={"members": ["x"], "next": {"page": 2}})
+    joins = api.post("/v1/join")
+    pages = [*range(before), *[before + n for n in range(circle)] * 4]
+    for page in pages:
+        joins.returns(json={"members": ["x"], "next": {"page": page}})
     asks = {"transformations": [{"type": "CustomTransformation", "class_name": "components.Joining"}]}
 
     run = read(source(tmp_path, JOINS, manifest(asks), api))
 
-    assert "next_page_token returned {'page': 2} twice in a row" in str(run.error)
-    assert len(joins.requests) == 2
+    assert re.search("next_page_token returned {'page': .* again", str(run.error))
+    assert before + circle < len(joins.requests) <= len(pages)
+
+
+def test_a_stream_written_in_python_has_page_tokens_that_json_cannot_hold(tmp_path: Path) -> None:
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}]})
+    api.post("/v1/join").returns(json={"members": ["x"], "next": 2}).returns(json={"members": ["y"]})
+    asks = {"transformations": [{"type": "CustomTransformation", "class_name": "components.Joining"}]}
+    code = JOINS.replace('response.json().get("next")', '{"page": {2}} if "next" in response.json() else None')
+
+    run = read(source(tmp_path, code, manifest(asks), api))
+
+    assert (run.error, run.records) == (None, [{"id": 1, "members": ["x", "y"]}])
 
 
 def test_a_handler_of_code_asks_the_filters_of_the_manifest(tmp_path: Path) -> None:

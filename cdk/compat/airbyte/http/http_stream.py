@@ -7,12 +7,13 @@ from urllib.parse import urljoin
 import requests
 
 from cdk.base.errors import PaginationLoop
-from cdk.base.values import JsonValue
+from cdk.base.values import JsonValue, to_json
 from cdk.compat.airbyte.http.call_rate import APIBudget
 from cdk.compat.airbyte.http.error_handlers import BackoffStrategy, ErrorHandler
 from cdk.compat.airbyte.http.http_client import HttpClient
 from cdk.compat.airbyte.plain_types import Token
 from cdk.compat.airbyte.streams import Stream
+from cdk.state.position import Trail
 
 
 class HttpStream(Stream):
@@ -79,6 +80,7 @@ class HttpStream(Stream):
         """Yield the records of a slice. Raises CdkErrors: a request failed for good, or a page token repeats."""
         of_slice = {"stream_slice": stream_slice, "stream_state": stream_state}
         token: Token | None = None
+        trail = Trail.begin(None)
         while True:
             names = {**of_slice, "next_page_token": token}
             _, response = self._http_client.send_request(
@@ -91,9 +93,13 @@ class HttpStream(Stream):
                 dedupe_query_params=True,
             )
             yield from self.parse_response(response, **of_slice)
-            following = self.next_page_token(response)
-            if not following:
+            token = self.next_page_token(response)
+            if not token:
                 return
-            if following == token:
-                raise PaginationLoop(f"{self.name}: next_page_token returned {following!r} twice in a row")
-            token = following
+            # Not part of a state, so it may hold what JSON cannot.
+            text = to_json(token, str, sort=True).decode()
+            trail = trail.after(text)
+            if trail.closed_at(text):
+                raise PaginationLoop(
+                    f"{self.name}: next_page_token returned {token!r} again, so the read would never end"
+                )
