@@ -3907,7 +3907,7 @@ BUGS = [
     Bug(
         "a tiny number is the same on every page",
         "base/records/exact_json",
-        "any(_is_written(text, end) for tiny in _TINY for end in tiny.finditer(text)) or ",
+        "any(_is_written(text, exponent) for exponent in _TINY.finditer(text)) or ",
         "",
         "tests/base/records/test_exact_json.py",
     ),
