@@ -3898,6 +3898,20 @@ BUGS = [
     ),
     Bug("a very short secret leaves words alone", "base/secret_masking", "SHORTEST = 4", "SHORTEST = 0"),
     Bug(
+        "a state of partitions is refused for a stream that was read without any",
+        "streams/state_check",
+        " or (bool(replaced.positions) and not any(replaced.positions))",
+        "",
+        "tests/lake/admin/test_state_admin.py",
+    ),
+    Bug(
+        "the end of a full refresh is refused as a position of a cursor",
+        "lake/admin/edits",
+        '    check_kinds(stream, state_of(stream, blob), incremental=saved.sync_mode == "incremental")\n',
+        "",
+        "tests/lake/admin/test_state_admin.py",
+    ),
+    Bug(
         "the pages of a stream of custom code do not go in a circle for ever",
         "compat/airbyte/http/http_stream",
         "            if trail.closed_at(text):",

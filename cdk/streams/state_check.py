@@ -6,6 +6,7 @@ from cdk.base.errors import BadState
 from cdk.base.logs import logger
 from cdk.base.values import FieldValue, Record, json_kind
 from cdk.base.wording import did_you_mean
+from cdk.state.position import Checkpoint, Done
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
 from cdk.streams.stream import Stream
@@ -59,16 +60,31 @@ def check_tokens(stream: Stream, state: StreamState) -> None:
                 raise BadState(path, dict(token), error.expected, stream=stream.name) from error
 
 
+def check_kinds(stream: Stream, state: StreamState, *, incremental: bool) -> None:
+    """Raise BadState for a position of a kind that the stream never writes: a sync would read it from its start."""
+    for partition, position in state.positions.items():
+        path, field = f"state of {stream.name}{f' {partition.key}' if partition else ''}", stream.cursor_field
+        match position:
+            case Done() if incremental and stream.cursor is not None:
+                raise BadState(path, "the end of a full refresh", f"a value of {field!r}", stream=stream.name)
+            case Checkpoint(cursor=token) if field is None and not stream.supports_checkpointing:
+                expected = "an empty state, as the stream is read without checkpoints"
+                raise BadState(path, dict(token), expected, stream=stream.name)
+            case _:
+                pass
+
+
 def check_partitions(stream: Stream, state: StreamState, replaced: StreamState) -> None:
     """Raise BadState for a partition that is unlike all of the state that it replaces: no sync would resume from it.
 
-    It has other fields, or a value of another type.
+    It has other fields, or a value of another type, or the stream has no partitions.
     """
+    has_none = stream.partitioned is False or (bool(replaced.positions) and not any(replaced.positions))
     known: dict[object, Partition] = {}
     for partition in filter(None, replaced.positions):
         known.setdefault(_shape(partition), partition)
     for partition in filter(None, state.positions):
-        if stream.partitioned is False:
+        if has_none:
             expected = "a state without partitions, as the stream has none"
         elif known and _shape(partition) not in known and not any(_alike(partition, other) for other in known.values()):
             like = next(iter(known.values())).key

@@ -191,6 +191,15 @@ class Run(World):
         stream = f"{self.stream.namespace}.{self.stream.name}"
         assert not self.verb("set", stream, str(self.folder / "state.json"), owner=name)
 
+    def put_odd(self, nth: int) -> None:
+        """Set a state that the stream never has, in place of one that it has."""
+        if not self.exists or not self.shown()["state"]:
+            return
+        odd = ODD_STATES[nth % (1 if self.kind == "paged" else len(ODD_STATES))]
+        (self.folder / "state.json").write_text(json.dumps(odd))
+        stream = f"{self.stream.namespace}.{self.stream.name}"
+        assert not self.verb("set", stream, str(self.folder / "state.json"), refusal="expected")
+
     def fork(self) -> None:
         first, second = self.owners["shop"], self.owners["store"]
         if first.now is not None and self.verb(
@@ -267,6 +276,11 @@ class Run(World):
             assert len(ids) == len(set(ids))
 
 
+ODD_STATES: tuple[Json, ...] = (
+    {"states": [{"partition": {"shelf": 1}, "cursor": {"updated_at": moment(5)}}]},
+    {"__ab_full_refresh_sync_complete": True},
+    {"page": 3},
+)
 CUTS = ("page_read", "task_ended", "before_state_blob", "after_state_blob", "after_commit", "merged", "before_history")
 NTH = st.integers(0, 7)
 WHO = st.sampled_from(["shop", "shop", "store"])
@@ -281,6 +295,7 @@ ACTS: st.SearchStrategy[Act] = st.one_of(
     st.tuples(st.just("rollback"), NTH, st.integers(0, 1), WHO),
     st.tuples(st.just("take_back"), st.sampled_from(["exact", "airbyte"]), WHO),
     st.tuples(st.sampled_from(["put_again"]), WHO),
+    st.tuples(st.just("put_odd"), NTH),
     st.tuples(st.just("other_restores"), NTH),
     st.tuples(
         st.sampled_from(

@@ -17,7 +17,7 @@ from cdk.cli.state.options import (
     pipeline_argument,
     trust_option,
 )
-from cdk.lake.admin.edits import import_state, rewound
+from cdk.lake.admin.edits import rewound, set_state
 from cdk.state.slice import Partition
 
 partition_option = click.option(
@@ -56,7 +56,7 @@ def set_(pipeline: PipelineFile, stream: str, file: Path, *, dry: bool) -> int:
     return edit_tables(
         pipeline,
         [table],
-        lambda admin, table: admin.change(table, lambda saved: import_state(saved, known, blob)),
+        lambda admin, table: admin.change(table, lambda saved: set_state(saved, known, blob)),
         dry=dry,
     )
 

@@ -26,7 +26,7 @@ from cdk.state.window import Window
 from cdk.state.wire import decode, encode, state_of
 from cdk.streams.checkpoint.repeated_records import merged, moved
 from cdk.streams.cursor import Cursor
-from cdk.streams.state_check import check_fields, check_partitions, check_tokens, check_values
+from cdk.streams.state_check import check_fields, check_kinds, check_partitions, check_tokens, check_values
 from cdk.streams.stream import Stream
 
 _FAR = datetime(9000, 1, 1, tzinfo=UTC)
@@ -120,6 +120,15 @@ def import_state(
         change = _with_state(what, replace(saved, complete=not _is_interrupted(state)), state)
         return replace(change, consequences=tuple(_consequences_of_import(saved, stream, state)))
     return _full_refresh_from(saved, state, stream, what, of_another=of_another)
+
+
+def set_state(saved: TableState, stream: Stream, blob: JsonValue) -> Change:
+    """Replace the state by one that a person chose.
+
+    Raises BadState: as `import_state`, and for a position of a kind that the stream never writes.
+    """
+    check_kinds(stream, state_of(stream, blob), incremental=saved.sync_mode == "incremental")
+    return import_state(saved, stream, blob)
 
 
 def _full_refresh_from(saved: TableState, state: StreamState, stream: Stream, what: str, *, of_another: bool) -> Change:
@@ -254,6 +263,8 @@ def _consequences_of_import(saved: TableState, stream: Stream, state: StreamStat
         yield _consequence(saved, "The next sync reads the stream from its start.")
     elif saved.state is None:
         yield _consequence(saved, "The next sync resumes from there, and what lies before it is not read.")
+        if any(state.positions) and not stream.partitioned:
+            yield "Only a sync lists the stream's partitions: it reads those that the state lacks from their start."
     else:
         before = _decoded_state(saved, stream)
         directions = Counter(

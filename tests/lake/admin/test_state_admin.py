@@ -16,7 +16,7 @@ from cdk.base.task_map import run_inline
 from cdk.base.values import canonical
 from cdk.lake.admin import state_admin
 from cdk.lake.admin.commit_log import commits
-from cdk.lake.admin.edits import Change, import_state, rewound
+from cdk.lake.admin.edits import Change, import_state, rewound, set_state
 from cdk.lake.admin.locate import StreamLocation, locations_in
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.admin.verify import audits, findings
@@ -702,6 +702,33 @@ def test_an_import_says_what_is_read_again_and_what_is_skipped(
         assert sentence.startswith(start)
         adds = "are added as further rows" in sentence
         assert adds != sentence.startswith((SKIPPED, "Every cursor"))
+
+
+ENDED = {"__ab_full_refresh_sync_complete": True}
+
+
+class Unpaged(Users):
+    supports_checkpointing = False
+
+
+@pytest.mark.parametrize(
+    ("stream", "before", "after", "expected"),
+    [
+        (Orders(), at(3), shops(a=3), "expected a state without partitions"),
+        (Orders(), at(3), ENDED, "expected a value of 'updated_at'"),
+        (ShopOrders(), shops(a=3), ENDED, "expected a value of 'updated_at'"),
+        (Unpaged(), None, {"page": 3}, "expected an empty state"),
+    ],
+)
+def test_a_state_that_the_stream_never_has_is_refused(stream: Stream, before: Json, after: Json, expected: str) -> None:
+    with pytest.raises(BadState, match=expected):
+        set_state(TableState("incremental", "append", state=before), stream, after)
+
+
+def test_partitions_that_only_a_sync_can_list_are_accepted_with_a_note() -> None:
+    change = set_state(TableState("incremental", "append"), Orders(), shops(a=3))
+
+    assert change.consequences[1].startswith("Only a sync lists the stream's partitions")
 
 
 def test_an_imported_full_refresh_that_has_partitions_left_goes_on_with_them() -> None:
