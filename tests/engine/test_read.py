@@ -53,13 +53,7 @@ EXECUTORS: st.SearchStrategy[Executor] = st.one_of(st.just(serial), st.builds(Th
 
 
 def wire(stream: Stream, state: StreamState, *, exact: bool = False) -> Json:
-    return encode(
-        state,
-        incremental=stream.incremental,
-        resumable=stream.supports_checkpointing or exact,
-        cursor_field=stream.cursor_field,
-        exact=exact,
-    )
+    return encode(state, incremental=stream.incremental, resumable=stream.supports_checkpointing or exact, exact=exact)
 
 
 def through_the_wire(stream: Stream, state: StreamState, *, exact: bool = False) -> StreamState:
