@@ -3898,6 +3898,20 @@ BUGS = [
     ),
     Bug("a very short secret leaves words alone", "base/secret_masking", "SHORTEST = 4", "SHORTEST = 0"),
     Bug(
+        "a table with a damaged log does not keep the others from an edit",
+        "cli/state/options",
+        "                if len(tables) == 1:\n",
+        "                if tables:\n",
+        "tests/cli/state/test_command.py",
+    ),
+    Bug(
+        "gc removes nothing beside a state that it cannot read",
+        "cli/state/maintenance",
+        "in list(orphan_files(table, pipeline.name, now=now, age=age)):",
+        "in orphan_files(table, pipeline.name, now=now, age=age):",
+        "tests/cli/state/test_command.py",
+    ),
+    Bug(
         "a state of partitions is refused for a stream that was read without any",
         "streams/state_check",
         " or (bool(replaced.positions) and not any(replaced.positions))",

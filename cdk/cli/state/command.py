@@ -16,7 +16,7 @@ from cdk.cli.output import print_json
 from cdk.cli.state.edit import partition_of, partition_option, reset, rewind, rollback, set_
 from cdk.cli.state.exchange import export, fork, import_
 from cdk.cli.state.maintenance import gc, verify
-from cdk.cli.state.options import PipelineFile, for_streams, pipeline_argument, translate_errors
+from cdk.cli.state.options import BrokenTables, PipelineFile, for_streams, pipeline_argument, translate_errors
 from cdk.lake.admin.commit_log import Commit
 from cdk.lake.admin.diff import Move, moves, shown, values
 from cdk.lake.admin.edits import narrowed
@@ -24,7 +24,6 @@ from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin, StreamStatus, difference
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.storage.table_log import BrokenLog
 from cdk.sync.tables.conditional_state import about_source
 
 _SHOWN = 10
@@ -71,20 +70,26 @@ def show(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None, 
 @json_option
 @translate_errors
 def log(pipeline: PipelineFile, names: tuple[str, ...], *, limit: int, as_json: bool) -> int:
-    """Show the commits that changed the states of a PIPELINE file's streams, newest first."""
-    admin = pipeline.admin()
-    commits = {table.name: list(islice(entries_of(admin, table), limit)) for table in pipeline.tables(names)}
+    """Show the commits that changed the states of a PIPELINE file's streams, newest first.
+
+    The exit code is 1 where a table's log cannot be read.
+    """
+    admin, broken = pipeline.admin(), BrokenTables()
+    commits: dict[str, list[Entry]] = {}
+    for table in pipeline.tables(names):
+        with broken.noting(table):
+            commits[table.name] = list(islice(entries_of(admin, table), limit))
     if as_json:
         streams = [{"stream": name, "commits": [*map(entry_json, entries)]} for name, entries in commits.items()]
-        print_json(format="spark-cdk-state-log/1", pipeline=pipeline.name, streams=streams)
-        return 0
+        print_json(format="spark-cdk-state-log/1", pipeline=pipeline.name, streams=streams, broken=broken.errors)
+        return broken.code
     for name, entries in commits.items():
         click.echo(name)
         for entry in entries:
             click.echo(f"  {_entry_line(entry)}")
             for line in first_few(entry.moves, _MOVES):
                 click.echo(f"      {line}")
-    return 0
+    return broken.show()
 
 
 @click.command()
@@ -116,14 +121,7 @@ def diff(pipeline: PipelineFile, older: int, newer: int, names: tuple[str, ...],
 def statuses_of(pipeline: PipelineFile, names: Sequence[str] = ()) -> list[StreamStatus]:
     """The states of the streams in `names`, or of all if it is empty. Raises ConfigError and TransientError."""
     admin = pipeline.admin()
-    return [_status(admin, table) for table in pipeline.tables(names)]
-
-
-def _status(admin: Admin, table: StreamLocation) -> StreamStatus:
-    try:
-        return admin.status(table)
-    except BrokenLog as error:
-        return StreamStatus(table.name, str(table.root), lost=str(error))
+    return [admin.status(table) for table in pipeline.tables(names)]
 
 
 def status_json(status: StreamStatus) -> Mapping[str, Json]:

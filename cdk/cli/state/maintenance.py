@@ -1,6 +1,7 @@
 """The verbs of `spark-cdk state` that check and clean up files: verify, gc."""
 
 from datetime import timedelta
+from operator import attrgetter
 
 import click
 
@@ -8,7 +9,15 @@ from cdk.base.times.clock import system_clock
 from cdk.base.wording import counted
 from cdk.cli.options import json_option
 from cdk.cli.output import print_json
-from cdk.cli.state.options import PipelineFile, dry_option, editing, for_streams, pipeline_argument, translate_errors
+from cdk.cli.state.options import (
+    BrokenTables,
+    PipelineFile,
+    dry_option,
+    editing,
+    for_streams,
+    pipeline_argument,
+    translate_errors,
+)
 from cdk.lake.admin.table_audit import Audit
 from cdk.lake.admin.verify import StateFinding, audits, findings, orphan_files
 
@@ -73,15 +82,18 @@ def verify(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> 
 def gc(pipeline: PipelineFile, names: tuple[str, ...], *, age: timedelta, dry: bool) -> int:
     """Remove old states, drafts, and data files that no version of a table names.
 
-    Files of syncs that run on other machines are recent: keep --days above the longest of them.
+    Files of syncs that run on other machines are recent: keep --days above the longest of them. The exit code is 1
+    where a log or a state cannot be read; files of that table stay.
     """
-    now = system_clock()
+    now, broken = system_clock(), BrokenTables()
     files = size = 0
-    for table in pipeline.tables(names):
-        for orphan in orphan_files(table, pipeline.name, now=now, age=age) if table.exists else ():
-            click.echo(f"{table.name}: {orphan.root.join(orphan.name)}, {orphan.bytes:,} bytes, {orphan.why}")
-            files, size = files + 1, size + orphan.bytes
-            if not dry:
-                orphan.root.delete(orphan.name)
+    for table in filter(attrgetter("exists"), pipeline.tables(names)):
+        with broken.noting(table):
+            # A state that cannot be read may name files that look like orphans.
+            for orphan in list(orphan_files(table, pipeline.name, now=now, age=age)):
+                click.echo(f"{table.name}: {orphan.root.join(orphan.name)}, {orphan.bytes:,} bytes, {orphan.why}")
+                files, size = files + 1, size + orphan.bytes
+                if not dry:
+                    orphan.root.delete(orphan.name)
     click.echo(f"{counted(files, 'file')}, {counted(size, 'byte')}{' would be removed' if dry else ' removed'}")
-    return 0
+    return broken.show()

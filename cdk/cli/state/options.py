@@ -10,7 +10,7 @@ import click
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from cdk.base.errors import ConfigError
+from cdk.base.errors import ConfigError, StateError
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.wording import counted, first_few
 from cdk.cli.command_errors import plain_errors
@@ -23,6 +23,7 @@ from cdk.lake.storage.folder import Folder, in_one_line
 from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.run_lock import between_runs
 from cdk.lake.storage.table_folders import tables_of_others
+from cdk.lake.storage.table_log import BrokenLog
 from cdk.sources.environment import PartialEnvironment, environment
 from cdk.streams.stream import Stream
 from cdk.sync.settings.pipeline_file import Pipeline
@@ -202,6 +203,32 @@ def editing(command: Callable[P, int]) -> Callable[P, int]:
     return run
 
 
+class BrokenTables:
+    """The tables that a verb leaves out because their log or a state of theirs cannot be read."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, str] = {}
+
+    @contextmanager
+    def noting(self, table: StreamLocation) -> Iterator[None]:
+        """Note an error of a table instead of raising it, so that the verb continues with the others."""
+        try:
+            yield
+        except StateError as error:
+            self.errors[table.name] = str(error)
+
+    def show(self) -> int:
+        """Print the errors, and return the exit code."""
+        for name, error in self.errors.items():
+            click.echo(f"{name}: broken: {error}")
+        return self.code
+
+    @property
+    def code(self) -> int:
+        """The exit code of the verb."""
+        return 1 if self.errors else 0
+
+
 def edit_tables(
     pipeline: PipelineFile,
     tables: Sequence[StreamLocation],
@@ -209,15 +236,25 @@ def edit_tables(
     *,
     dry: bool,
 ) -> int:
-    """Edit each table and print the results. If one edit would be refused, none is made: all are tried dry first."""
+    """Edit each table and print the results. If one edit would be refused, none is made: all are tried dry first.
+
+    Tables whose log cannot be read are left out, unless there are no others.
+    """
     if not tables:
         raise ConfigError("there is no stream with a state", path=str(pipeline.path))
-    admin, trial = pipeline.admin(dry=dry), pipeline.admin(dry=True)
+    admin, trial, broken = pipeline.admin(dry=dry), pipeline.admin(dry=True), BrokenTables()
     with nullcontext() if dry else pipeline.locked():
-        results = [edit(trial, table) for table in tables]
-        for result in results if dry else (edit(admin, table) for table in tables):
+        results = {}
+        for table in tables:
+            try:
+                results[table] = edit(trial, table)
+            except BrokenLog as error:
+                if len(tables) == 1:
+                    raise
+                broken.errors[table.name] = str(error)
+        for result in results.values() if dry else (edit(admin, table) for table in results):
             _print_edit(result, dry=dry)
-    return 0
+    return broken.show()
 
 
 def _print_edit(result: EditResult, *, dry: bool) -> None:

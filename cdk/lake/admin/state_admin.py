@@ -26,6 +26,7 @@ from cdk.lake.delta.table_guard import open_newest
 from cdk.lake.delta.table_state import NOTE, TableState
 from cdk.lake.parquet.table_files import logged_files, missing_files
 from cdk.lake.storage.folder import Folder
+from cdk.lake.storage.table_log import BrokenLog
 from cdk.state.slice import Partition
 
 _NO_STATE = "nothing was committed for this stream yet: there is no state"
@@ -86,7 +87,10 @@ class Admin:
         path = str(location.root)
         if not location.exists:
             return StreamStatus(location.name, path)
-        table = location.open(self.pipeline, allow_lost_state=True)
+        try:
+            table = location.open(self.pipeline, allow_lost_state=True)
+        except BrokenLog as error:
+            return StreamStatus(location.name, path, lost=str(error))
         lost = table.lost_state is not None
         version = table.state_version if lost else table.rows_state_version
         return StreamStatus(

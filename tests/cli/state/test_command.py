@@ -1,7 +1,9 @@
 """`spark-cdk state` on tables that were filled without Spark."""
 
 import json
+import re
 import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from textwrap import dedent
 from typing import NamedTuple
@@ -169,6 +171,35 @@ def test_a_damaged_log_is_told_beside_the_states_of_the_other_tables(
     assert [found["lost"] is None for found in as_json] == [False, True]
     assert (verified.code, verified.lines[-1]) == (1, "shop: 2 tables, something is broken")
     assert f"orders: broken: {path}: the table's log is damaged: " in "\n".join(verified.lines)
+
+
+DAMAGE: Mapping[str, Callable[[Path], object]] = {
+    "no JSON": lambda path: path.write_text("no log"),
+    "empty": lambda path: path.write_text(""),
+    "missing": lambda path: path.with_name(f"{1:020}.json").unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize(
+    "verb", ["log", "gc --days 0", "gc --days 0 --dry-run", "fork store", "reset", "reset --dry-run"]
+)
+def test_a_verb_leaves_a_table_with_a_damaged_log_out_and_says_so(
+    state: CommandLine, orders: Filled, folder: Path, verb: str, damage: str
+) -> None:
+    users = Filled(folder / "tables" / "users")
+    users.add(None, 1, base=PAGES)
+    (users.root / "_cdk_state" / "shop" / "draft.json.1").write_text("{}")
+    DAMAGE[damage](max((orders.root / "_delta_log").glob("*.json")))
+    before = sorted(orders.root.rglob("*"))
+
+    ran, alone = state(*verb.split()), state(*verb.split(), "--stream", "orders")
+
+    assert (ran.code, alone.code) == (1, 1)
+    assert any(line.startswith("users") for line in ran.lines), ran.lines
+    assert re.search("^orders: broken: .*the table's log is damaged: ", "\n".join(ran.lines), re.MULTILINE)
+    assert "the table's log is damaged: " in alone.stderr + "\n".join(alone.lines)
+    assert sorted(orders.root.rglob("*")) == before
 
 
 def test_log_says_what_moved(state: CommandLine, orders: Filled) -> None:
@@ -981,15 +1012,20 @@ def test_gc_removes_the_keys_that_a_killed_merge_has_left(state: CommandLine, or
     assert not keys.exists()
 
 
-def test_gc_refuses_when_a_state_cannot_be_read(state: CommandLine, orders: Filled) -> None:
-    other = orders.root / "_cdk_state" / "other"
-    other.mkdir()
-    (other / "1.json").write_text("no json")
+def test_gc_leaves_a_table_with_a_damaged_state_out_and_says_so(
+    state: CommandLine, orders: Filled, folder: Path
+) -> None:
+    users = Filled(folder / "tables" / "users")
+    users.add(None, 1, base=PAGES)
+    (orders.root / "_cdk_state" / "other").mkdir()
+    (orders.root / "_cdk_state" / "other" / "1.json").write_text("no json")
+    (users.root / "_cdk_state" / "shop" / "draft.json.1").write_text("{}")
 
     ran = state("gc", "--days", "0")
 
     assert ran.code == 1
-    assert "expected a state; remove it if it is no longer needed" in ran.stderr
+    assert any(line.startswith("users: ") for line in ran.lines)
+    assert "expected a state; remove it if it is no longer needed" in ran.lines[-1]
 
 
 @pytest.mark.parametrize(
