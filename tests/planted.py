@@ -3898,6 +3898,13 @@ BUGS = [
     ),
     Bug("a very short secret leaves words alone", "base/secret_masking", "SHORTEST = 4", "SHORTEST = 0"),
     Bug(
+        "a state file under the name of another is not believed",
+        "lake/delta/state_blobs",
+        '            if (written := blob.pop("version")) != version:',
+        '            if (written := blob.pop("version")) is None:',
+        "tests/lake/delta/test_state_blobs.py",
+    ),
+    Bug(
         "a table with a damaged log does not keep the others from an edit",
         "cli/state/options",
         "                if len(tables) == 1:\n",

@@ -1,7 +1,7 @@
 """The state files beside a table: one file for each version; a commit to the table names the current version.
 
-A file alone is a draft: it becomes valid once a commit has moved the table's marker to its version. It contains a
-digest of itself, so that damage and manual edits are detected.
+A file alone is a draft: it becomes valid once a commit has moved the table's marker to its version. It contains its
+version and a digest of itself, so that damage, manual edits and copies under another name are detected.
 
 If a state has many partitions, their entries are stored in separate layers (`cdk.state.layers`): `<version>.layer` has
 the entries that the commit of that version moved, and the state's file names all layers that make up the state, with
@@ -73,7 +73,7 @@ class StateBlobs:
     def write(self, version: int, saved: TableState) -> None:
         """Write a state beside the table; it is a draft until a commit names it."""
         state, parts = split_entries(saved.state)
-        blob = {"format": _FORMAT, "stream": self._stream, **asdict(saved), "state": state}
+        blob = {"format": _FORMAT, "stream": self._stream, "version": version, **asdict(saved), "state": state}
         # Build on committed states only: any run may remove a draft that no commit has named.
         before = [self._stacks[n] for n in saved.history if n in self._stacks]
         stacks: dict[tuple[str, ...], _Stack] = {}
@@ -117,6 +117,9 @@ class StateBlobs:
         blob, path = self._read(version)
         try:
             blob.pop("stream")
+            if (written := blob.pop("version")) != version:
+                expected = f"version {version}, as in the name of the file; {_REMEDY}"
+                raise BadState(path, f"version {written}", expected, stream=self._stream)
             self._layers |= {int(n): layers for n, layers in blob.pop("layers", {}).items()}
             self._stacks[version] = {tuple(of): stack for of, stack in self._expanded(blob, version)}
             pending, logged = (_files(blob.pop(name)) for name in ("pending", "logged"))

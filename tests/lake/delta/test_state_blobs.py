@@ -84,6 +84,18 @@ def test_a_state_file_that_was_changed_is_not_believed_and_verify_says_so(
     assert "does not match the digest" in found[0].text
 
 
+def test_a_state_file_under_the_name_of_another_is_not_believed_and_verify_says_so(root: Path) -> None:
+    opened(root).commit(saved({"seq": 1}), wrote(root, 1))
+    opened(root).commit(saved({"seq": 2}), wrote(root, 2))
+    first, second = sorted(blobs(root), key=lambda path: int(path.stem))
+    second.write_bytes(first.read_bytes())
+
+    with pytest.raises(BadState, match=f"found 'version {first.stem}', expected version {second.stem}"):
+        opened(root)
+    location = StreamLocation("users", LocalFolder(root))
+    assert [issue.broken for issue in findings(location, "shop", audits(location)[0])] == [True]
+
+
 def of_many(cursors: Mapping[int, int]) -> Json:
     """The state of a stream whose partitions stand at these cursor values."""
     states = [{"partition": {"shop": n}, "cursor": {"seq": seq}} for n, seq in cursors.items()]
