@@ -10,7 +10,7 @@ from typing import TypeAlias
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdk import Json
@@ -323,6 +323,7 @@ def run(kind: str, mode: str, acts: list[Act]) -> None:
             world.check()
 
 
+@example("plain", "append", [("rollback", 1, 0, "shop"), ("rewind", 0, None, "shop"), ("put_again", "shop")])
 @settings(max_examples=15)
 @given(st.sampled_from(sorted(KINDS)), st.sampled_from(sorted(OPTIONS)), st.lists(ACTS, max_size=10))
 def test_a_table_has_the_rows_that_its_administration_leaves(kind: str, mode: str, acts: list[Act]) -> None:

@@ -115,9 +115,12 @@ def import_state(
     check_values(stream, state)
     check_fields(stream, state)
     check_tokens(stream, state)
-    check_partitions(stream, state, _decoded_state(saved, stream))
+    before = _decoded_state(saved, stream)
+    check_partitions(stream, state, before)
     if saved.sync_mode == "incremental":
-        change = _with_state(what, replace(saved, complete=not _is_interrupted(state)), state)
+        # A rewound state does not show that its sync was interrupted.
+        complete = not _is_interrupted(state) and (saved.complete or state != before)
+        change = _with_state(what, replace(saved, complete=complete), state)
         return replace(change, consequences=tuple(_consequences_of_import(saved, stream, state)))
     return _full_refresh_from(saved, state, stream, what, of_another=of_another)
 
