@@ -289,7 +289,7 @@ def _guesses(
 
     Each comes with whether request or response suggest it. once: yield only these, because none is tried.
     """
-    request, response, _ = exchange
+    request, response = exchange.request, exchange.outcome
     leaves = dict(_leaves(body, (), tuple(where)))
     part, in_body = request.body_fields
     default_location = part or "query"

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import timedelta
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from cdk.base.errors import CatalogError, CdkError
 from cdk.base.logs import logger
@@ -140,7 +141,7 @@ def _read_all(
         raise interrupted
 
 
-class _Output(NamedTuple):
+class _Output(Struct, frozen=True):
     """The output of a read, with everything that inspects or limits it."""
 
     write: Write

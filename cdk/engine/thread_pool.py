@@ -13,7 +13,9 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
-from typing import Generic, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Generic, Self, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from cdk.base.process.concurrency import BUSY, Concurrency, complain_to
 from cdk.base.process.read_ahead import ReadAhead, reading_ahead
@@ -214,7 +216,7 @@ class AdaptiveThreadPool(Generic[W]):
         return self._readers > self._concurrency.level and isinstance(page.position, Checkpoint)
 
 
-class _TimedPage(NamedTuple, Generic[W]):
+class _TimedPage(Struct, Generic[W], frozen=True):
     """A page of a piece, with the time that it took."""
 
     piece: W

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from time import perf_counter
-from typing import NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cdk.base.errors import CdkError
 from cdk.base.run import setting
@@ -17,7 +17,7 @@ from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Request, Response
 
 
-class Exchange(NamedTuple):
+class Exchange(Struct, frozen=True):
     """A request as it was sent, including credentials, its response or the error instead, and the time it took."""
 
     request: Request
@@ -25,7 +25,7 @@ class Exchange(NamedTuple):
     seconds: float
 
 
-class PageNote(NamedTuple):
+class PageNote(Struct, frozen=True):
     """How a response was interpreted.
 
     path: of its records; None if unknown. extracted: how many records it has. selected: how many of them remain after
@@ -61,7 +61,7 @@ class Trace(Struct):
 
     def note(self, page: PageNote) -> None:
         """Record how a response was interpreted. Its `why` is used unless `explain_next` gave a reason."""
-        self.page, self.why = page._replace(why=self.why or page.why), ""
+        self.page, self.why = replace(page, why=self.why or page.why), ""
 
     def drain(self) -> "Trace":
         """Return what was recorded, and start over."""

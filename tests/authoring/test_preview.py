@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 import pytest
+from msgspec.structs import astuple
 
 from cdk import Item, Page, Partition, Slice, Stream, StreamState, parent_partitions
 from cdk.authoring.preview import preview_pages
@@ -50,7 +51,7 @@ def test_a_manifest_says_what_was_extracted_selected_and_why_the_pages_end() -> 
 
     pages = list(preview_pages(items(api), StreamState()))
 
-    assert [None if page.note is None else page.note[:5] for page in pages] == [
+    assert [None if page.note is None else astuple(page.note)[:5] for page in pages] == [
         (("data",), 2, 2, "b", "cursor_value names the next page"),
         (("data",), 2, 1, None, "stop_condition holds"),
     ]

@@ -49,8 +49,8 @@ def test_a_page_says_what_it_held_and_why_there_is_a_next_one(
     with tracing() as trace:
         page = users(paginator, api).read_page(Slice(), None)
 
-    ((request, _, _),) = trace.exchanges
-    assert trace.page == PageNote(("data", "users"), 1, 1, page.next, why, request)
+    (exchange,) = trace.exchanges
+    assert trace.page == PageNote(("data", "users"), 1, 1, page.next, why, exchange.request)
 
 
 def test_each_attempt_is_noted_with_its_response_or_error() -> None:
@@ -60,7 +60,8 @@ def test_each_attempt_is_noted_with_its_response_or_error() -> None:
     with tracing() as trace:
         users(SinglePage(), api).read_page(Slice(), None)
 
-    (_, first, _), (_, second, _), (request, third, seconds) = trace.exchanges
+    first, second, third = (exchange.outcome for exchange in trace.exchanges)
+    request, seconds = trace.exchanges[-1].request, trace.exchanges[-1].seconds
     assert isinstance(first, Timeout)
     assert [str(second), str(third)] == [
         "<503 to GET https://api.test/users, 4 bytes>",

@@ -211,9 +211,9 @@ class Trial:
 
     def verify(self) -> int:
         """How many receipts the tables have. Raises Failed: one does not add up, or a file or state is wrong."""
-        receipts, broken = verify(Pipeline.load(self.pipeline), Shop())
-        _expect(not broken, f"{len(broken)} findings: {'; '.join(broken[:3])}")
-        return receipts
+        verified = verify(Pipeline.load(self.pipeline), Shop())
+        _expect(not verified.broken, f"{len(verified.broken)} findings: {'; '.join(verified.broken[:3])}")
+        return verified.receipts
 
     def sync_killed(self, victim: str, pages: int, seconds: float = 0, *, awaited: bool = False) -> Kill:
         """Run a sync and kill one of its processes some seconds after it has fetched some pages. Raises Failed.

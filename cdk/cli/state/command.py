@@ -3,10 +3,10 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
 
 import click
 import orjson
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cdk.base.values import Json
@@ -165,7 +165,7 @@ def _status_lines(status: StreamStatus) -> Iterator[str]:
         yield f"  retained: {', '.join(map(str, status.retained))}"
 
 
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True):
     """A commit, its state if that still exists, and the moves since the previous commit, which are computed lazily."""
 
     commit: Commit
@@ -189,7 +189,7 @@ def entries_of(admin: Admin, table: StreamLocation, before: int | None = None) -
 
 def entry_json(entry: Entry, most: int | None = None) -> Mapping[str, object]:
     """The object that `state log --json` prints for a commit. most: how many moves it lists; None: all."""
-    commit, saved, moved = entry
+    commit, saved = entry.commit, entry.saved
     return {
         "version": commit.version,
         "at": None if commit.at is None else commit.at.isoformat(timespec="seconds"),
@@ -200,12 +200,12 @@ def entry_json(entry: Entry, most: int | None = None) -> Mapping[str, object]:
         "sync": None if saved is None else saved.sync or None,
         "note": commit.note or None,
         "retained": saved is not None,
-        "moves": [*map(str, islice(moved, most))],
+        "moves": [*map(str, islice(entry.moves, most))],
     }
 
 
 def _entry_line(entry: Entry) -> str:
-    commit, saved, _ = entry
+    commit, saved = entry.commit, entry.saved
     parts = [
         "at an unknown time" if commit.at is None else commit.at.isoformat(timespec="seconds"),
         f"version {commit.version}",

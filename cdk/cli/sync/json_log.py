@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 import click
+from msgspec import Struct
 
 from cdk.base.logs import STREAM, logger
 from cdk.base.process.printed_lines import printed, printing_to
@@ -18,7 +18,7 @@ from cdk.base.values import JsonValue, to_json
 from cdk.rest.http.activity import current_stream
 
 
-class RunNames(NamedTuple):
+class RunNames(Struct, frozen=True):
     """The run that a line belongs to. sync: its id, empty before the run holds the lock. streams: those it syncs."""
 
     sync: str = ""

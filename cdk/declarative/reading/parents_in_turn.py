@@ -1,7 +1,8 @@
 """PartitionsInTurn: partitions of several origins, one after the other, with the progress of shared parents."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from cdk.base.logs import FirstWarning
 from cdk.declarative.model.declared_stream import DeclaredStream
@@ -10,7 +11,7 @@ from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.parent_state import ParentState
 
 
-class PartitionOrigin(NamedTuple):
+class PartitionOrigin(Struct, frozen=True):
     """An origin of partitions: a parent, or a router."""
 
     followed: Sequence[DeclaredStream]

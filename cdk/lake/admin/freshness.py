@@ -1,7 +1,6 @@
 """Freshness: the age of a stream's last complete read, the lag of its cursor behind the clock, and limits for both."""
 
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -55,7 +54,7 @@ class Freshness(Struct, frozen=True):
         return cls(age, lag, " and ".join(exceeded))
 
 
-class TableTimes(NamedTuple):
+class TableTimes(Struct, frozen=True):
     """When the last complete read of a stream started, and the greatest value of its cursor."""
 
     completed: datetime | None

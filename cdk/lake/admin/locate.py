@@ -133,8 +133,13 @@ def locations_in(target: Folder, pipeline: str) -> list[StreamLocation]:
     if not path.is_dir():
         raise ConfigError("the folder does not exist; run a sync, which creates it", path=str(target))
     return [
-        StreamLocation(root.name, LocalFolder(root), namespace, None if history is None else LocalFolder(history))
-        for root, namespace, _, history in table_folders(path, pipeline, partial(_is_marked, pipeline))
+        StreamLocation(
+            each.path.name,
+            LocalFolder(each.path),
+            each.namespace,
+            None if each.history is None else LocalFolder(each.history),
+        )
+        for each in table_folders(path, pipeline, partial(_is_marked, pipeline))
     ]
 
 
@@ -151,9 +156,9 @@ def unfilled(target: Folder, pipeline: str, streams: Collection[str]) -> list[St
         return stream != root.name and _is_marked(pipeline, root, stream)  # tables without states do not matter here
 
     return [
-        StreamLocation(root.name, LocalFolder(root), namespace)
-        for root, namespace, stream, _ in table_folders(path, pipeline, is_marked)
-        if StreamLocation(stream, LocalFolder(root), namespace).name not in streams
+        StreamLocation(each.path.name, LocalFolder(each.path), each.namespace)
+        for each in table_folders(path, pipeline, is_marked)
+        if StreamLocation(each.stream, LocalFolder(each.path), each.namespace).name not in streams
     ]
 
 

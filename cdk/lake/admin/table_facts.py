@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple
 
 from deltalake.exceptions import DeltaError
 from msgspec import Struct
@@ -116,7 +115,7 @@ class TableFacts(Struct, frozen=True, dict=True):
         return None
 
 
-class TableRequest(NamedTuple):
+class TableRequest(Struct, frozen=True):
     """What a pipeline requests for a stream's table. write_mode: None if not set. removal: of stale rows."""
 
     write_mode: str | None = None

@@ -9,11 +9,11 @@ the marker, but no rows: the table then has another id than the one stored in th
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from msgspec import Struct
 
 from cdk.base.errors import StateError
 from cdk.lake.arrow.type_promotion import common_type
@@ -29,7 +29,7 @@ _CLOCKS_DIFFER = 3_600_000
 """Milliseconds by which the clocks of machines that write to one table may differ."""
 
 
-class RowsState(NamedTuple):
+class RowsState(Struct, frozen=True):
     """The state that belongs to a table's rows, and the later commits that moved these rows between files.
 
     version: of the state; None: the rows have no state. certain: whether the log proves it; if the log was cleaned up,

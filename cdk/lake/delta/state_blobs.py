@@ -17,9 +17,10 @@ from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import orjson
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from cdk.base.errors import BadState, ConfigError, StateError, TransientError
@@ -43,7 +44,7 @@ _NONCE_BITS = 20
 """How many random bits a version ends with."""
 
 
-class _File(NamedTuple):
+class _File(Struct, frozen=True):
     """A layer as listed in a state's file. before: the map that the layers below it make up."""
 
     name: str
@@ -53,7 +54,7 @@ class _File(NamedTuple):
     before: LayeredMap
 
 
-class _Stack(NamedTuple):
+class _Stack(Struct, frozen=True):
     """The layers of the entries of a state, or of a parent's state in it, and the map that they make up."""
 
     files: tuple[_File, ...]
@@ -88,7 +89,7 @@ class StateBlobs:
                     "of": of,
                     "count": len(stack.texts),
                     "size": stack.texts.size,
-                    "layers": [file[:-1] for file in stack.files],
+                    "layers": [[file.name, file.entries, file.bytes, file.digest] for file in stack.files],
                 }
                 for of, stack in stacks.items()
             ]
@@ -99,7 +100,8 @@ class StateBlobs:
 
     def _stacked(self, name: str, known: Iterable[_Stack], texts: LayeredMap) -> _Stack:
         """Write the entries that no earlier state has as a new layer; return all layers of the entries."""
-        files, before = max(known, key=lambda stack: texts.shared(stack.texts), default=_Stack((), LayeredMap()))
+        nearest = max(known, key=lambda stack: texts.shared(stack.texts), default=_Stack((), LayeredMap()))
+        files, before = nearest.files, nearest.texts
         moved = texts.since(before)
         if moved:
             most = absorbed([file.entries for file in files], len(moved), len(texts))

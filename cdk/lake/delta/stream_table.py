@@ -106,7 +106,8 @@ class StreamTable(PinnedTable):
         if self.state_version is None:
             self._check_new()
             return
-        self.rows_state_version, certain, self._row_moves = state_of_rows(self, self.state_version)
+        rows = state_of_rows(self, self.state_version)
+        self.rows_state_version, self._row_moves = rows.version, rows.row_moves
         saved = self.newest = None if self.rows_state_version is None else self.blobs.load(self.rows_state_version)
         if self.restored:
             self.newest = None
@@ -114,7 +115,7 @@ class StreamTable(PinnedTable):
                 self.newest = self.blobs.load(self.state_version)
         if saved is not None:
             check_same_table(self, saved)
-        if saved is not None and not certain:
+        if saved is not None and not rows.certain:
             check_rows(self, saved, number=number(self.state_version), others=self.others.names)
         self.saved = saved
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import orjson
+from msgspec import Struct
 
 from cdk.base.values import from_json
 
@@ -13,7 +13,7 @@ HISTORY = "_history"
 """The suffix of the folder of a table's history."""
 
 
-class TableFolder(NamedTuple):
+class TableFolder(Struct, frozen=True):
     """The folder of a stream's table, or of its history if that exists without the table.
 
     namespace: the folder around it, if any. stream: the stream whose rows it has. history: the folder of its history.

@@ -7,8 +7,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import FieldValue, JsonValue, as_string, to_json, walk
@@ -19,7 +21,7 @@ _SEGMENT_END = re.compile(r"[/?#]")
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
-class Placeholder(NamedTuple):
+class Placeholder(Struct, frozen=True):
     """A reference between braces: a scope and one of its fields."""
 
     scope: str

@@ -109,7 +109,7 @@ class ResourceStream(HttpStream):
         if self.declared.record_filter:
             records = [record for record in records if self._matches_filter(record)]
             if (trace := TRACE.get()) is not None and trace.page is not None:
-                trace.page = trace.page._replace(selected=len(records))
+                trace.page = replace(trace.page, selected=len(records))
         if self.declared.add_fields:
             added = {name: filled(value, values) for name, value in self.declared.add_fields.items()}
             records = [self._with_added(record, added) for record in records]
@@ -142,7 +142,7 @@ class ResourceStream(HttpStream):
 
     def _values(self, slice: Slice) -> Values:
         def value_of(placeholder: Placeholder) -> JsonValue:
-            scope, name = placeholder
+            scope, name = placeholder.scope, placeholder.field
             match scope:
                 case "config":
                     return self._of_config(placeholder)

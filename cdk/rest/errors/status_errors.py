@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import NamedTuple
 
 import orjson
+from msgspec import Struct
 
 from cdk.base.errors import (
     CdkError,
@@ -42,7 +42,7 @@ class RetriesFailed(FatalError):
     failure_type = "transient_error"
 
 
-class StatusMeaning(NamedTuple):
+class StatusMeaning(Struct, frozen=True):
     """The meaning of a status: the action, and the error and advice if the action does not help."""
 
     action: Action
@@ -84,7 +84,8 @@ _UNKNOWN = StatusMeaning(Action.RETRY, RetriesFailed, "no rule covers this statu
 def error_for(response: Response, *, wait: float | None = None) -> CdkError:
     """Return the error for a response. wait: seconds the API asked to wait, for RateLimited."""
     default = _SERVER_ERROR if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR else _UNKNOWN
-    _, kind, advice = STATUSES.get(response.status, default)
+    meaning = STATUSES.get(response.status, default)
+    kind, advice = meaning.error, meaning.advice
     # After a redirect to another host, credentials were not sent and so were not rejected.
     message = _message(response, _OTHER_HOST if kind in _REFUSED and _redirected_to(response) else advice)
     return RateLimited(message, wait=wait) if kind is RateLimited else kind(message)

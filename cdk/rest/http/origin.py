@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from ipaddress import IPv6Address
-from typing import NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cdk.base.errors import FatalError
 from cdk.base.secret_masking import Secrets
@@ -31,7 +31,7 @@ class ForeignHost(FatalError):
     """A request with secrets would be sent to a host that does not belong to the API."""
 
 
-class Origin(NamedTuple):
+class Origin(Struct, frozen=True):
     """A scheme, a host and a port; all empty if a URL is not absolute."""
 
     scheme: str = ""
@@ -65,7 +65,7 @@ def is_relative(url: str) -> bool:
 
 def may_follow(old: Origin, new: Origin) -> bool:
     """Whether credentials for `old` may be sent to `new`: the same origin, or the same host upgraded to TLS."""
-    return old == new or (old.host == new.host and old[::2] == ("http", 80) and new[::2] == ("https", 443))
+    return old == new or (old == Origin("http", new.host, 80) and new == Origin("https", old.host, 443))
 
 
 def named_origins(value: JsonValue) -> Iterator[Origin]:
@@ -120,4 +120,4 @@ def _matches(known: Origin, target: Origin) -> bool:
     if "*" not in known.host:
         return may_follow(known, target)
     pattern = _LABEL.join(map(re.escape, known.host.split("*")))
-    return re.fullmatch(pattern, target.host) is not None and may_follow(known._replace(host=target.host), target)
+    return re.fullmatch(pattern, target.host) is not None and may_follow(replace(known, host=target.host), target)

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 from urllib.parse import unquote_plus
+
+from msgspec import Struct
 
 from cdk.base.errors import DecodeError
 from cdk.base.values import JsonValue, Stored, from_json
@@ -120,7 +121,7 @@ def _next_in_headers(response: Response) -> str:
     return ""
 
 
-class _Total(NamedTuple):
+class _Total(Struct, frozen=True):
     """A total of all records, or pages. where: its place in the response, as text."""
 
     where: str
@@ -143,7 +144,7 @@ def _totals_of(response: Response, paging: "_Paging") -> Iterator[_Total]:
         yield _Total(f"{' > '.join(where)} of the body", number, _counts_pages(name), certain=name != _COUNT)
 
 
-class _Paging(NamedTuple):
+class _Paging(Struct, frozen=True):
     """What a body says about its pages."""
 
     next: str = ""

@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from hashlib import blake2b
 from itertools import accumulate
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from cdk.base.errors import BadState
 from cdk.base.values import Stored, from_json, to_json
@@ -34,7 +36,7 @@ _LARGEST = 2**30
 """Bytes that a block may decompress to; a larger one is a decompression bomb, not state."""
 
 
-class PackedLayer(NamedTuple):
+class PackedLayer(Struct, frozen=True):
     """A layer that is already stored as bytes and can be copied as they are. read: raises StateError."""
 
     entries: int
@@ -42,7 +44,7 @@ class PackedLayer(NamedTuple):
     read: Callable[[], bytes]
 
 
-class _Block(NamedTuple):
+class _Block(Struct, frozen=True):
     first: str
     offset: int
     size: int

@@ -18,7 +18,8 @@ without a clock, and without knowing which runs are active.
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from cdk.base.errors import BadState
 from cdk.base.values import JsonObject, JsonValue, Stored, canonical, from_json
@@ -36,7 +37,7 @@ INLINE = 16 * 1024
 _LAYERS = 20
 
 
-class Placed(NamedTuple):
+class Placed(Struct, frozen=True):
     """A slot for a record, and the blob that must be stored before the record, besides those of the slot's maps."""
 
     slot: Slot

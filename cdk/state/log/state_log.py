@@ -174,9 +174,10 @@ class StateLog:
                     for blob_name, layer, data in new_layers(slot, seq, before):
                         self._values.secrets.refuse(to_json(layer.texts), name)
                         self.store.put_blob(self.key, blob_name, data)
-                    placed[name], blob = to_slot(slot, seq, before)
-                    if blob is not None:
-                        self.store.put_blob(self.key, *blob)
+                    stored = to_slot(slot, seq, before)
+                    placed[name] = stored.slot
+                    if stored.blob is not None:
+                        self.store.put_blob(self.key, *stored.blob)
         return placed
 
     def _create(self, record: StateRecord) -> None:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from http import HTTPStatus
-from typing import NamedTuple
 
 import msgspec
 import orjson
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cdk.base.secret_masking import Secrets, secret_values
@@ -173,7 +173,7 @@ def without_resumes(
     return fewer if sample is None else reads.sample(fewer, sample)
 
 
-class _Reads(NamedTuple):
+class _Reads(Struct, frozen=True):
     """The reads and the check that are recorded. prepared: the config as the source receives it."""
 
     source: Source

@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from cdk.base.errors import FatalError
 from cdk.lake.admin.verify import audits, findings
@@ -135,7 +136,7 @@ def affordable_share(seconds: float) -> float:
     return min(1.0, max(_LEAST_SHARE, _BUDGET / max(seconds, 0.001) / (_AT_COMMITS + _AT_RANDOM)))
 
 
-class _KillPoint(NamedTuple):
+class _KillPoint(Struct, frozen=True):
     """Where a sync is killed: at a crash point, or so many seconds after its start."""
 
     crash_at: str = ""
@@ -198,7 +199,7 @@ def _problems(differences: Mapping[str, Difference]) -> Sequence[str]:
     return [f"{name}: {sentence}" for name, each in differences.items() for sentence in each]
 
 
-class Verified(NamedTuple):
+class Verified(Struct, frozen=True):
     """The result of `verify`. receipts: how many all commits of all tables have.
 
     broken: sentences; empty if states, files and receipts are right.
