@@ -1,13 +1,17 @@
-"""Cursors: finds a parameter that requests only new records, and the date field that it filters by."""
+"""Cursors: from a parameter that requests only new records and the date field that it filters by, or from other tools.
+
+Other tools declare a field and an initial value, which shows the format of values.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 from msgspec import Struct
 
 from cdk.authoring.drafts.draft import ConfigFields, Guess, Parameter, parameter_option
 from cdk.authoring.drafts.names import CHANGED, CREATED, TIMES, first_of, words
-from cdk.base.values import JsonObject, JsonValue, as_list
+from cdk.base.values import JsonObject, JsonValue, as_list, as_object
 
 _BOUNDS = {"since", "after", "min", "gte", "gt", "from", "start", "begin"}
 _SINCE = {"since", "after"}
@@ -18,6 +22,7 @@ _UPPER = {"before", "until", "max", "lte", "lt", "to", "end", "by"}
 _QUOTED = re.compile(r"`(\w+)`")
 """A name in backticks, in a description."""
 _ISO, _DAY, _EPOCH = "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d", "%s"
+_OPTIONS = ("start_time_option", "end_time_option")
 _MAIL = "%a, %d %b %Y %H:%M:%S %z"
 _START = "2000-01-01T00:00:00Z"
 _START_FIELD: JsonObject = {
@@ -27,6 +32,17 @@ _START_FIELD: JsonObject = {
     "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$",
     "default": _START,
 }
+_FORMS = {
+    _DAY: r"\d{4}-\d\d-\d\d",
+    _ISO: r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
+    "%Y-%m-%dT%H:%M:%S%z": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:?\d\d",
+    "%Y-%m-%dT%H:%M:%S.%fZ": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z",
+    "%Y-%m-%dT%H:%M:%S": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d",
+}
+"""Formats of initial values, each with the pattern of what it writes."""
+_SECONDS = 10**8
+"""Initial values that are numbers from here on are seconds since 1970."""
+_EARLY = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class CursorGuess(Struct, frozen=True):
@@ -141,23 +157,49 @@ def _built(
     day = _DAY if parameter.schema.get("format") == "date" else _ISO
     pattern = _EPOCH if parameter.kinds & {"integer", "number"} else day
     written = _EPOCH if field.get("type") != "string" else _MAIL if "2822" in str(field.get("format")) else _ISO
-    start: JsonObject = {
-        "type": "MinMaxDatetime",
-        "datetime": config.add("start_date", _START_FIELD),
-        "datetime_format": _ISO,
-    }
-    component: JsonObject = {
-        "type": "DatetimeBasedCursor",
-        "cursor_field": name,
-        "datetime_format": pattern,
-        "cursor_datetime_formats": list(dict.fromkeys((written, pattern))),
-        "start_datetime": start,
-        "start_time_option": parameter_option(parameter.name),
-    }
-    for end in bounds[1:]:
-        component["end_time_option"] = parameter_option(end.name)
+    formats: JsonObject = {"cursor_datetime_formats": list(dict.fromkeys((written, pattern)))}
+    start = config.add("start_date", _START_FIELD), _ISO
+    options = {option: parameter_option(bound.name) for option, bound in zip(_OPTIONS, bounds, strict=False)}
+    component = _datetime_cursor(name, pattern, start, {**formats, **options})
     form = field.get("format") or field.get("type")
     what = f"incremental by `{name}`, from `{parameter.name}` on, at first from `start_date` of the config"
     why = f"the parameter's name, and that `{name}` is a {form}"
     check = f"read `{stream}` twice: `{parameter.name}` must filter by `{name}`, written as {pattern}"
     return CursorGuess(component, [each.name for each in bounds], Guess(what, why, check), always)
+
+
+def _datetime_cursor(field: str, form: str, start: tuple[str, str], more: Mapping[str, JsonValue]) -> JsonObject:
+    """Return a cursor whose values are written in a format. start: where a first read starts, and its format."""
+    begin: JsonObject = {"type": "MinMaxDatetime", "datetime": start[0], "datetime_format": start[1]}
+    cursor: JsonObject = {"type": "DatetimeBasedCursor", "cursor_field": field, "datetime_format": form}
+    return {**cursor, "start_datetime": begin, **more}
+
+
+def cursor_of(
+    field: str, initial: JsonValue, sent: Mapping[str, str], config: ConfigFields, stream: str
+) -> tuple[JsonObject, Guess]:
+    """Return the incremental sync by a field.
+
+    initial: the first value; None if unknown. Numbers below `_SECONDS` count.
+    sent: the parameters for the bounds of a window, keyed by `start_time_option` or `end_time_option`.
+    """
+    options = {name: parameter_option(parameter) for name, parameter in sent.items()}
+    check = f"read `{stream}` twice, and compare its requests"
+    if isinstance(initial, int) and initial < _SECONDS:
+        count: JsonObject = {"type": "IncrementingCountCursor", "cursor_field": field, "start_value": initial}
+        if "start_time_option" in options:
+            count["start_value_option"] = options["start_time_option"]
+        return count, Guess(f"incremental by `{field}`, a number", f"the first value is {initial}", check)
+    known = next((form for form, pattern in _FORMS.items() if re.fullmatch(pattern, str(initial))), None)
+    form = "%s" if isinstance(initial, int) else known or _ISO
+    default = _EARLY.strftime(form) if initial is None or (known is None and form != "%s") else str(initial)
+    start: JsonObject = {"type": "string", "title": f"Where a first read of {stream} starts", "default": default}
+    component = _datetime_cursor(field, form, (config.add(f"start_of_{stream}", start), form), options)
+    why = "nothing says how its values are written" if default != str(initial) else f"the first value is {initial}"
+    return component, Guess(f"incremental by `{field}`, written as {form}", why, check)
+
+
+def first_cursor_value(cursor: Mapping[str, JsonValue], config: ConfigFields, stream: str) -> JsonValue:
+    """Return a value of a component's cursor field that a record of a first read may have."""
+    start = as_object(config.properties.get(f"start_of_{stream}")).get("default", cursor.get("start_value"))
+    return int(str(start)) if cursor.get("datetime_format") == "%s" else start

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from cdk.authoring.drafts.auth import authenticator
+from cdk.authoring.drafts.cursors import cursor_of, first_cursor_value
 from cdk.authoring.drafts.draft import (
     ConfigFields,
     Draft,
@@ -20,7 +22,6 @@ from cdk.authoring.drafts.draft import (
     quoted,
     stream_component,
 )
-from cdk.authoring.drafts.imports.cursors import cursor_of, first_cursor_value
 from cdk.authoring.drafts.imports.dlt_file import CODE, SECRET, SETTING
 from cdk.authoring.drafts.imports.dlt_paging import paging_of
 from cdk.authoring.drafts.manifest_text import Read, in_field, in_json, written
@@ -49,7 +50,7 @@ _REASONS = {
 _MODES = {"append": "append", "replace": "overwrite", "merge": "append_dedup"}
 
 
-class _Parent(NamedTuple):
+class _Parent(Struct, frozen=True):
     """A field of a parent's records that a path contains. partition: the expression of its value."""
 
     placeholder: str

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from cdk.authoring.drafts.auth import bearer
+from cdk.authoring.drafts.cursors import cursor_of, first_cursor_value
 from cdk.authoring.drafts.draft import ConfigFields, Draft, Guess, LeftOut, StreamDraft, examples_of, stream_component
-from cdk.authoring.drafts.imports.cursors import cursor_of, first_cursor_value
 from cdk.authoring.drafts.names import snake, words
 from cdk.base.errors import ConfigError
 from cdk.base.secret_names import looks_secret
