@@ -1384,7 +1384,7 @@ BUGS = [
     Bug(
         "rows that contradict the marker are an error",
         "lake/delta/stream_table",
-        "if saved is not None and not certain:",
+        "if saved is not None and not rows.certain:",
         "if False:",
         "tests/lake/delta/test_restore_detection.py",
     ),
@@ -1463,8 +1463,8 @@ BUGS = [
     Bug(
         "credentials never leave TLS",
         "rest/http/origin",
-        'old[::2] == ("http", 80) and new[::2] == ("https", 443)',
-        '{old[::2], new[::2]} == {("http", 80), ("https", 443)}',
+        'old == Origin("http", new.host, 80) and new == Origin("https", old.host, 443)',
+        '{old, new} == {Origin("http", new.host, 80), Origin("https", old.host, 443)}',
     ),
     Bug(
         "secrets stay with the API",

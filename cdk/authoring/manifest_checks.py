@@ -17,6 +17,7 @@ from cdk.base.values import (
     JsonSchema,
     JsonValue,
     Keys,
+    Location,
     as_list,
     as_object,
     as_string,
@@ -42,8 +43,8 @@ _PLAIN = frozenset({
 """Fields in which expressions are not evaluated."""
 
 
-def manifest_mistakes(path: Path, schema: JsonSchema) -> Iterator[tuple[str, bool]]:
-    """Yield the mistakes in a manifest, each with its place, and whether it is certain. schema: of its config.
+def manifest_mistakes(path: Path, schema: JsonSchema) -> Iterator[tuple[str, Location, bool]]:
+    """Yield the mistakes in a manifest, each with its place and whether it is certain. schema: of its config.
 
     Undefined variables are logged as warnings.
     """
@@ -53,28 +54,28 @@ def manifest_mistakes(path: Path, schema: JsonSchema) -> Iterator[tuple[str, boo
     except ManifestError:
         # Building the source reports this error.
         return
-    reported: set[tuple[str, str]] = set()
+    reported: set[tuple[int | None, str]] = set()
     mistakes = (_expressions(manifest, value, schema), _missing_streams(value), _unfollowed(value), _repeating(value))
     for keys, text, certain in chain.from_iterable(mistakes):
         # A part that several references share is written only once, so it is reported only once.
-        line = (manifest.where(keys).partition(" ")[0], text)
-        if line not in reported:
-            reported.add(line)
-            yield f"{manifest.where(keys)}: {text}", certain
+        location = manifest.where(keys)
+        if (location.line, text) not in reported:
+            reported.add((location.line, text))
+            yield text, location, certain
 
 
 def _expressions(manifest: Manifest, value: JsonValue, schema: JsonSchema) -> Iterator[tuple[Keys, str, bool]]:
     changed = "config_normalization_rules" in as_object(as_object(value).get("spec"))
-    logged: set[str] = set()
+    logged: set[tuple[int | None, str]] = set()
     for keys, text, parameters in _texts(value, (), None):
-        line = manifest.where(keys).partition(" ")[0]
+        location = manifest.where(keys)
         try:
-            build(text, "" if f"{line}{text}" in logged else manifest.where(keys), parameters)
+            build(text, "" if (location.line, text) in logged else location, parameters)
         except ExpressionError as error:
             # A stream that uses a removed variable of the language fails alone, as it always has.
             yield keys, error.message, not error.why.startswith("`stream_state`")
             continue
-        logged.add(f"{line}{text}")
+        logged.add((location.line, text))
         for path in [] if changed else _keys_read(text, "config"):
             if (known := _known(schema, path[:-1])) is not None and path[-1] not in known:
                 shown = "".join(f"[{name!r}]" for name in path)

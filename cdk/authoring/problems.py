@@ -1,28 +1,18 @@
-"""Problems: splits the kit's errors about files into single problems, each with its line."""
+"""Problems: the mistakes in a file, collected from checks, errors and warnings, each with its line."""
 
 import logging
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from cdk.base.errors import CdkError, ConfigError
+from cdk.base.documents import location_in
+from cdk.base.errors import CdkError
 from cdk.base.logs import log_records, logger
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import JsonValue, undotted
-from cdk.base.yaml_file import YamlFile
-
-_LOCATION = re.compile(
-    r"(?P<file>\S[^:]*\.(?:ya?ml|json|jsonl|py|txt))(?::(?P<line>\d+)(?::(?P<column>\d+))?)?"
-    r"(?: (?P<path>[^\s:]+(?: \(from \$parameters\))?))?: (?P<text>.*)"
-)
-_PATH = re.compile(r"(?P<path>[A-Za-z_$\[][\w.$\-\[\]]*): (?P<text>.*)")
-_IN_JSON = re.compile(r" \(line (?P<line>\d+), column (?P<column>\d+)\)$")
+from cdk.base.values import JsonValue, Location, dotted
 
 
 class Problem(Struct, frozen=True):
@@ -65,106 +55,37 @@ class Problems:
             with log_records(self._add_warning, level=logging.WARNING):
                 yield
         except CdkError as error:
-            self.add(str(error))
+            self.add_error(error)
         finally:
             logger.propagate = propagates
 
     def _add_warning(self, record: logging.LogRecord) -> None:
-        self.add(record.getMessage(), certain=record.levelno >= logging.ERROR)
+        text, first = record.getMessage(), record.args[0] if isinstance(record.args, tuple) and record.args else None
+        where = first if isinstance(first, Location) else str(first) if str(first) == str(self._file) else ""
+        self.add(text.removeprefix(f"{where}: "), where, certain=record.levelno >= logging.ERROR)
 
-    def add(self, text: str, *, certain: bool = True) -> None:
-        """Add the problems in an error message, one a line.
+    def add_error(self, error: CdkError, *, certain: bool = True) -> None:
+        """Add each problem that an error reports."""
+        for each in error.each:
+            self.add(each.message, each.path, certain=certain)
 
-        A warning without a line is dropped if it repeats a problem.
+    def add(self, message: str, where: str = "", *, certain: bool = True) -> None:
+        """Add a problem. where: a place, or the name of a file; a place without a file is in the file of the problems.
+
+        A warning without a file is dropped if it repeats a problem.
         """
-        for line in filter(str.strip, self._secrets.mask(text).splitlines()):
-            placed = certain or self._location(line)
-            if placed or not any(known.message in line for known in self._found):
-                self._found[replace(self._read(line), certain=certain)] = None
+        placed = isinstance(where, Location) or where == str(self._file)
+        if not placed and " " in where and not os.path.exists(where):  # noqa: PTH110 - a Path raises for a long sentence
+            message, where = f"{where}: {message}", ""
+        message = self._secrets.mask(message)
+        if not (certain or placed) and any(known.message in message for known in self._found):
+            return
+        location = self._located(where)
+        path = self._secrets.mask(dotted(location.keys))
+        self._found[Problem(location.file, message, location.line, location.column, path, certain)] = None
 
-    def _location(self, text: str) -> re.Match[str] | None:
-        """Return the parts of a line that starts with a file; None if it does not."""
-        match = _LOCATION.fullmatch(text)
-        # A file name inside a sentence would match together with the words before it.
-        if match is None or " " not in match["file"] or match["file"] == str(self._file):
-            return match
-        return match if os.path.exists(match["file"]) else None  # noqa: PTH110 - a Path raises for a long sentence
-
-    def _read(self, text: str) -> Problem:
-        """Parse a line of an error: `file:line path: words`, where everything but the words may be missing."""
-        if (match := self._location(text)) is None:
-            return self._located(Problem(str(self._file), text), named=False)
-        line, column = match["line"], match["column"]
-        problem = Problem(
-            match["file"],
-            match["text"],
-            None if line is None else int(line),
-            None if column is None else int(column),
-            match["path"] or "",
-        )
-        known = problem.line is not None or problem.file != str(self._file)
-        return problem if known else self._located(problem, named=True)
-
-    def _located(self, problem: Problem, *, named: bool) -> Problem:
-        """Return the problem with its path separated from the words, and with the line of that path.
-
-        named: whether the text names the file; then its path may be one that is missing in the file.
-        """
-        document = self._document
-        match = _PATH.fullmatch(problem.message)
-        if match is not None and (named or document is None or _begins(document, match["path"])):
-            path = f"{problem.path}.{match['path']}".lstrip(".")
-            return replace(problem, path=path, message=match["text"], line=_line_of(document, path))
-        if (end := _IN_JSON.search(problem.message)) is not None:
-            words = problem.message[: end.start()]
-            return replace(problem, message=words, line=int(end["line"]), column=int(end["column"]))
-        return replace(problem, line=_line_of(document, problem.path))
-
-    @cached_property
-    def _document(self) -> YamlFile | None:
-        return _read_file(self._file)
-
-
-@contextmanager
-def locating(file: Path | None) -> Iterator[None]:
-    """Add file and line to an error of the block that names a part of a file, such as `streams.orders`."""
-    try:
-        yield
-    except ConfigError as error:
-        match = _PATH.fullmatch(error.message)
-        if file is not None and match is not None and not error.path:
-            document = _read_file(file)
-            line = _line_of(document, match["path"]) if document and _has(document, undotted(match["path"])) else None
-            error.path = "" if line is None else f"{file}:{line}"
-        raise
-
-
-def _read_file(path: Path) -> YamlFile | None:
-    """Load a file as YAML, of which JSON is a subset; None if it is neither, or can no longer be read."""
-    try:
-        return YamlFile.load(path)
-    except ConfigError:
-        return None
-
-
-def _begins(file: YamlFile, path: str) -> bool:
-    """Whether the file has the first key of a path; words before a colon alone do not make a path."""
-    return _has(file, undotted(path)[:1])
-
-
-def _has(file: YamlFile, keys: Sequence[str | int]) -> bool:
-    value = file.value
-    for key in keys:
-        try:
-            value = value[key]  # type: ignore[index]  # a value without parts raises, which is caught below
-        except (KeyError, IndexError, TypeError):
-            return False
-    return True
-
-
-def _line_of(file: YamlFile | None, path: str) -> int | None:
-    """Return the line of a path in a file, or of its nearest existing parent; None without a file."""
-    if file is None:
-        return None
-    location = file.where(undotted(path)).removeprefix(f"{file.path}:")
-    return int(location.partition(" ")[0])
+    def _located(self, where: str) -> Location:
+        """Return a place with its line, if it is in this file."""
+        location = where if isinstance(where, Location) else Location(where)
+        known = location.line or location.file not in {"", str(self._file)}
+        return location if known else location_in(self._file, location.keys)

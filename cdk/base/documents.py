@@ -1,11 +1,13 @@
 """Reads JSON and YAML documents of users; errors name the place in the file."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cdk import base
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonValue, Keys, dotted, from_json, is_deeper
+from cdk.base.values import JsonValue, Keys, Location, from_json, is_deeper
 
 _DEEPEST = 500
 """The most levels of a JSON document: its readers call themselves for each; from Python 3.12 on, parsers do not."""
@@ -21,12 +23,28 @@ def read_document(path: Path) -> JsonValue:
     return parse_json(read_bytes(path), str(path))
 
 
-def place_in(path: Path, keys: Keys) -> str:
-    """The place of a value as `file:line a.b[2]`, without the line if the file cannot be read again."""
+def location_in(path: Path, keys: Keys) -> Location:
+    """The place of a value, without the line if the file cannot be read again."""
     try:
         return base.YamlFile.load(path).where(keys)
     except ConfigError:
-        return f"{path} {dotted(keys)}"
+        return Location(str(path), keys)
+
+
+@contextmanager
+def locating(path: Path | None) -> Iterator[None]:
+    """Add the line to errors of the block about parts of a file: places in it, and those without a file."""
+
+    def located(location: str) -> str:
+        if path is None or not isinstance(location, Location) or location.line or location.file not in {"", str(path)}:
+            return location
+        return location_in(path, location.keys)
+
+    try:
+        yield
+    except ConfigError as error:
+        error.locate(located)
+        raise
 
 
 def read_bytes(path: Path) -> bytes:
@@ -40,8 +58,8 @@ def read_bytes(path: Path) -> bytes:
         raise ConfigError(hint if lacks else f"cannot be read: {error.strerror}", path=str(path)) from error
 
 
-def parse_json(text: bytes, where: str) -> JsonValue:
-    """Parse a JSON text. where: its name in errors.
+def parse_json(text: bytes, file: str, line: int = 1) -> JsonValue:
+    """Parse a JSON text. file: its name in errors. line: the number of its first line there.
 
     Raises ConfigError: it is not JSON, with line and column, or it is nested too deeply.
     """
@@ -49,8 +67,8 @@ def parse_json(text: bytes, where: str) -> JsonValue:
         value = from_json(text)
     except json.JSONDecodeError as error:
         # Not chained: the text may contain a secret, and the original error refers to it.
-        words = f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
-        raise ConfigError(words, path=where) from None
+        where = Location(file, (), line + error.lineno - 1, error.colno)
+        raise ConfigError(f"is not JSON: {error.msg}", path=where) from None
     if text.count(b"[") + text.count(b"{") > _DEEPEST and is_deeper(value, _DEEPEST):
-        raise ConfigError(f"is nested deeper than {_DEEPEST} levels; flatten it", path=where)
+        raise ConfigError(f"is nested deeper than {_DEEPEST} levels; flatten it", path=file)
     return value

@@ -27,8 +27,8 @@
 Airbyte's `failure_type` follows from the branch.
 """
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Literal, Self, TypeAlias
 
 from cdk.base.wording import cut
 
@@ -42,7 +42,7 @@ class CdkError(Exception):
     """Base of every error the kit raises on purpose.
 
     `message` is for people: what is wrong, where, what was found and expected, and what to do.
-    `detail` is for logs. `stream` and `path` name the place, if known.
+    `detail` is for logs. `stream` and `path`, often a `Location`, name the place, if known.
     """
 
     failure_type: ClassVar[FailureType] = "system_error"
@@ -57,6 +57,34 @@ class CdkError(Exception):
         self.detail = detail
         self.stream = stream
         self.path = path
+        self._parts: Sequence[CdkError] = ()
+
+    @classmethod
+    def together(cls, errors: Sequence[Self]) -> Self:
+        """Return one error for several, with a line for each."""
+        if len(errors) == 1:
+            return errors[0]
+        error = cls("\n".join(map(str, errors)))
+        error._parts = errors
+        return error
+
+    @classmethod
+    def of(cls, error: "CdkError") -> Self:
+        """Return an error of this class with the messages and places of another one."""
+        return cls.together([cls(each.message, path=each.path) for each in error.each])
+
+    @property
+    def each(self) -> Sequence["CdkError"]:
+        """The errors that were put together into this one; if none were, the error itself."""
+        return self._parts or [self]
+
+    def locate(self, located: Callable[[str], str]) -> None:
+        """Replace the place of each of its errors. located: returns a better one, such as with a line."""
+        for each in self.each:
+            each.path = located(each.path)
+        if self._parts:
+            self.message = "\n".join(map(str, self._parts))
+            self.args = (self.message,)
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message

@@ -22,15 +22,18 @@ STREAM = "cdk_stream"
 _TEXTS: ContextVar[tuple[list[str], bool] | None] = ContextVar("warnings", default=None)
 
 
-def warn(text: str) -> None:
+def warn(text: str, where: str = "") -> None:
     """Log a warning about the data that is read, unless it is empty, and collect it, see `warnings_in`."""
     if not text:
         return
     texts, logged = _TEXTS.get() or ([], True)
-    if logged:
+    line = f"{where}: {text}" if where else text
+    if logged and where:
+        logger.warning("%s: %s", where, text)
+    elif logged:
         logger.warning(text)
-    if text not in texts:
-        texts.append(text)
+    if line not in texts:
+        texts.append(line)
 
 
 def warnings_in(texts: list[str], *, logged: bool = True) -> AbstractContextManager[object]:
@@ -78,11 +81,11 @@ class FirstWarning:
     def __init__(self) -> None:
         self._logged = False
 
-    def __call__(self, text: str) -> None:
-        """Log `text`, unless it is empty or another one was logged before."""
+    def __call__(self, text: str, where: str = "") -> None:
+        """Log `text`, unless it is empty or another one was logged before. where: the place that it is about."""
         if text and not self._logged:
             self._logged = True
-            warn(text)
+            warn(text, where)
 
 
 class SliceErrors:

@@ -7,7 +7,7 @@ from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence, Sequence
 from datetime import date, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from urllib.parse import unquote
 
 import msgspec
@@ -265,9 +265,31 @@ def dotted(keys: Sequence[str | int]) -> str:
     return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip(".")
 
 
-def undotted(path: str) -> list[str | int]:
-    """The keys of a path that `dotted` wrote; a name that contains a dot is read as several names."""
-    return [int(part[1:-1]) if part.startswith("[") else part for part in path.replace("[", ".[").split(".") if part]
+class Location(str):
+    """The location of a value, as far as it is known. It is a string, so that messages begin with it.
+
+    file: empty for the file that the caller has read. keys: of the value in it; empty for the whole file.
+    line, column: counted from 1; None if unknown.
+    """
+
+    __slots__ = ("column", "file", "keys", "line")
+
+    file: str
+    keys: Keys
+    line: int | None
+    column: int | None
+
+    def __new__(
+        cls, file: str = "", keys: Sequence[str | int] = (), line: int | None = None, column: int | None = None
+    ) -> Self:
+        numbered = ":".join(str(part) for part in (file, line, column) if part)
+        location = super().__new__(cls, (" " if line else ": ").join(filter(None, (numbered, dotted(keys)))))
+        location.file, location.keys, location.line, location.column = file, tuple(keys), line, column
+        return location
+
+    def below(self, *keys: str | int) -> "Location":
+        """The location of a value below this one."""
+        return Location(self.file, (*self.keys, *keys), self.line)
 
 
 def as_object(value: JsonValue) -> Mapping[str, JsonValue]:

@@ -11,7 +11,7 @@ import yaml
 from msgspec import Struct
 
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonValue, dotted
+from cdk.base.values import JsonValue, Location
 
 try:
     from yaml import CSafeLoader as _SafeLoader  # five times faster, where libyaml is there
@@ -56,20 +56,20 @@ class YamlFile(Struct, frozen=True):
             return cls(path, value, root)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark
-            where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+            where = Location(str(path), (), mark.line + 1, mark.column + 1) if mark else str(path)
             raise ConfigError(f"is not YAML: {error.problem}{_quote_it(text, mark)}", path=where) from error
         except yaml.reader.ReaderError as error:
             line = text.encode().count(b"\n", 0, error.position) + 1
-            raise ConfigError(f"is not YAML: {error.reason}", path=f"{path}:{line}") from error
+            raise ConfigError(f"is not YAML: {error.reason}", path=Location(str(path), (), line)) from error
 
-    def where(self, keys: Sequence[str | int]) -> str:
-        """The place of the value at `keys` as `file:line a.b[2]`; the line of the nearest parent if it is missing."""
+    def where(self, keys: Sequence[str | int]) -> Location:
+        """The place of the value at `keys`, with its line; that of the nearest parent if it is missing."""
         node, line = self._root, 1
         for key in keys:
             if node is None:
                 break
             line, node = _step(node, key, line)
-        return f"{self.path}:{line} {dotted(keys)}".rstrip()
+        return Location(str(self.path), keys, line)
 
 
 def read_text(path: Path) -> str:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from cdk.base.documents import place_in, read_document
+from cdk.base.documents import locating, location_in, read_document
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import JsonValue, canonical, json_kind, undotted
+from cdk.base.values import JsonValue, canonical, json_kind
 from cdk.sources.config import prepared_config
 from cdk.sources.config_file import ConfigEvents
 from cdk.sources.environment import environment
@@ -34,20 +34,9 @@ def load_config(path: Path | None, source: Source, secrets: Secrets) -> Mapping[
 
     Raises ConfigError naming the file and every place that does not match the source's `config_schema`.
     """
-    config, name = read_config(path, secrets), config_name(path)
-    try:
-        return prepared_config(config, source, name, secrets)
-    except ConfigError as error:
-        lines = str(error).splitlines()
-        if path is None or not all(line.startswith(f"{name}: ") for line in lines):
-            raise
-        raise ConfigError("\n".join(_placed(line.removeprefix(f"{name}: "), path) for line in lines)) from error
-
-
-def _placed(text: str, path: Path) -> str:
-    """Prefix an error with the line of its field in the file; for a missing field, that of the enclosing object."""
-    part, colon, words = text.partition(": ")
-    return f"{place_in(path, tuple(undotted(part)))}: {words}" if colon and " " not in part else f"{path}: {text}"
+    config = read_config(path, secrets)
+    with locating(path):
+        return prepared_config(config, source, config_name(path), secrets)
 
 
 def config_name(path: Path | None) -> str:
@@ -71,7 +60,7 @@ def read_config(path: Path | None, secrets: Secrets) -> Mapping[str, JsonValue]:
     trusted = context is None or context.params.get("allow_custom_code")
     refused = "" if trusted else "is only resolved for a pipeline, or with --allow-custom-code"
     file = path or Path()
-    config = with_variables(document, environment(file.parent, refused=refused), partial(place_in, file), secrets)
+    config = with_variables(document, environment(file.parent, refused=refused), partial(location_in, file), secrets)
     assert isinstance(config, Mapping)
     try:
         canonical(config)

@@ -9,7 +9,7 @@ from cdk import sources
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.validation_messages import refusals
-from cdk.base.values import JsonValue
+from cdk.base.values import JsonValue, Location
 from cdk.base.yaml_file import YamlFile
 from cdk.lake.storage.credentials import secrets_of
 from cdk.sources.discovery import find_source
@@ -37,7 +37,7 @@ def file_pipeline(
     secrets.add(*secrets_of(settings.target.storage))
     source = source_named(settings.source, path.parent, trusted=trusted)
     source.events = events or source.events
-    return settings.prepared(source, f"{path} source.config", secrets), source
+    return settings.prepared(source, Location(str(path), ("source", "config")), secrets), source
 
 
 def _elsewhere(settings: Pipeline, target: str) -> Pipeline:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.logs import logger
-from cdk.base.values import JsonObject, JsonValue, Keys, as_list, as_object, dotted, undotted
+from cdk.base.values import JsonObject, JsonValue, Keys, Location, as_list, as_object
 from cdk.base.wording import shown
 from cdk.base.yaml_file import YamlFile
 from cdk.declarative.components import register
@@ -41,7 +41,7 @@ class Manifest:
 
         path: the file that another process read the manifest from; this process reads it again only for line numbers.
         """
-        where = "" if file is None else f"{file.path}:1"
+        where = "" if file is None else Location(str(file.path), (), 1)
         if not isinstance(value, Mapping):
             problem = f"found {shown(value)}, expected an object with `version`, `check` and `streams`"
             raise ManifestError(problem, path=where)
@@ -92,7 +92,8 @@ class Manifest:
         try:
             value = self._resolved
         except ManifestError as error:
-            raise ManifestError(f"{self.where(undotted(error.path))}: {error.message}") from None
+            keys = error.path.keys if isinstance(error.path, Location) else ()
+            raise ManifestError(error.message, path=self.where(keys)) from None
         except RecursionError:
             raise ManifestError(_TOO_DEEP, path=self.name) from None
         return self._validated(value)
@@ -107,23 +108,24 @@ class Manifest:
             root = model.model_validate(value)
         except ValidationError as error:
             problems = explained(value, model, error)
-            raise ManifestError("\n".join(self._report(problems))) from None
+            raise ManifestError.together(self._report(problems)) from None
         except RecursionError:
             raise ManifestError(_TOO_DEEP, path=self.name) from None
         duplicates = list(self._duplicate_names(value))
         if duplicates:
-            raise ManifestError("\n".join(duplicates))
+            raise ManifestError.together(duplicates)
         for warning in self._report(list(misspelt(value, model))):
-            logger.warning("%s", warning)
+            logger.warning("%s: %s", warning.path, warning.message)
         return root
 
-    def _duplicate_names(self, value: Mapping[str, JsonValue]) -> Iterator[str]:
+    def _duplicate_names(self, value: Mapping[str, JsonValue]) -> Iterator[ManifestError]:
         """Yield an error for each stream that reuses an earlier name; a name that is an expression is checked later."""
         places: dict[str, int] = {}
         for i, stream in enumerate(as_list(value.get("streams"))):
             name = as_object(stream).get("name")
             if isinstance(name, str) and name and "{" not in name and (first := places.setdefault(name, i)) != i:
-                yield f"{self.where(('streams', i, 'name'))}: streams[{first}] has the name {name!r} too; rename one"
+                where = self.where(("streams", i, "name"))
+                yield ManifestError(f"streams[{first}] has the name {name!r} too; rename one", path=where)
 
     @cached_property
     def _file(self) -> YamlFile | None:
@@ -144,12 +146,10 @@ class Manifest:
         """The name of the manifest in error messages."""
         return "manifest" if self._file is None else str(self._file.path)
 
-    def where(self, keys: Sequence[str | int]) -> str:
-        """Return `file:line path` of a part of the resolved manifest, with the line at which it is written."""
-        if self._file is None:
-            return f"{self.name} {dotted(keys)}".rstrip()
-        line = self._file.where(self._references.where(keys)).partition(" ")[0]
-        return f"{line} {dotted(keys)}".rstrip()
+    def where(self, keys: Sequence[str | int]) -> Location:
+        """Return the place of a part of the resolved manifest, with the line at which it is written."""
+        line = None if self._file is None else self._file.where(self._references.where(keys)).line
+        return Location(self.name, keys, line)
 
     def located(self, error: ManifestError) -> ManifestError:
         """Return an error that names a component, raised by building or using it, with its file and line added."""
@@ -159,11 +159,13 @@ class Manifest:
         keys = None if named is None else self._find(named["stream"], named["kind"], named["field"], expression)
         if keys is None:
             return error
-        line = self.where(keys).partition(" ")[0] if self._file is not None else self.where(keys)
+        location = self.where(keys)
+        # The message names the component and its field itself.
+        location = Location(location.file, (), location.line) if location.line else location
         # Keep the error's class without calling its constructor: the class tells a manifest error from a bad API value.
         located = ManifestError.__new__(type(error))
         vars(located).update(vars(error))
-        located.message, located.path, located.args = text, line, (text,)
+        located.message, located.path, located.args = text, location, (text,)
         located.__cause__, located.__traceback__ = error.__cause__, error.__traceback__
         return located
 
@@ -182,7 +184,7 @@ class Manifest:
         matches = self._places(stream, kind, field)
         if expression is not None:
             matches = [each for each in matches if part_at(self._resolved, each) == expression] or matches
-        lines = {self.where(keys).partition(" ")[0] if self._file else keys for keys in matches}
+        lines = {self.where(keys).line or keys for keys in matches}
         return matches[0] if len(lines) == 1 else None
 
     def _places(self, stream: str | None, kind: str, field: str) -> list[Keys]:
@@ -197,26 +199,26 @@ class Manifest:
             matches = [keys for keys in matches if any(keys[: len(outer)] == outer for outer in streams)]
         return [(*keys, field) for keys in matches]
 
-    def _report(self, problems: Sequence[ManifestProblem]) -> list[str]:
-        """Return one line for each problem and place in the file, however many references lead to that place."""
+    def _report(self, problems: Sequence[ManifestProblem]) -> list[ManifestError]:
+        """Return an error for each problem and place in the file, however many references lead to that place."""
         places: dict[tuple[Keys, str], list[Keys]] = {}
         for problem in problems:
             written = (*self._references.where(problem.keys), *problem.keys[-1:])
             places.setdefault((written, problem.text), []).append(problem.keys)
-        lines = []
+        errors = []
         for (_, text), used in places.items():
             more = f" (referred to from {len(used)} places)" if len(used) > 1 else ""
-            lines.append(f"{self._location(used[0])}: {text}{more}")
-        return lines
+            inherited = "; it came from $parameters" if self._is_inherited(used[0]) else ""
+            errors.append(ManifestError(f"{text}{inherited}{more}", path=self.where(used[0])))
+        return errors
 
-    def _location(self, keys: Sequence[str | int]) -> str:
-        """Return the place of a problem, with a note if the field was filled in from `$parameters`."""
+    def _is_inherited(self, keys: Keys) -> bool:
+        """Whether a field was filled in from `$parameters`."""
         node, parameters = part_at(self._resolved, keys[:-1]), None
         written = self._references.where(keys)
         if isinstance(node, Mapping) and keys and (not written or written[-1] != keys[-1]):
             parameters = node.get("$parameters")
-        inherited = isinstance(parameters, Mapping) and keys[-1] in parameters
-        return f"{self.where(keys)}{' (from $parameters)' if inherited else ''}"
+        return isinstance(parameters, Mapping) and keys[-1] in parameters
 
 
 def _components(value: JsonValue, keys: Keys) -> Iterator[tuple[Keys, Mapping[str, JsonValue]]]:

@@ -115,8 +115,9 @@ class ManifestSource(Source):
         self._rules(config).validate(config)
         if self._root.stream_groups:
             self._warn(
-                f"{self._manifest.where(('stream_groups',))}: these groups have no effect: their streams may be read "
-                "at the same time; if the API does not allow that, read them in separate runs"
+                "these groups have no effect: their streams may be read at the same time; if the API does not allow "
+                "that, read them in separate runs",
+                self._manifest.where(("stream_groups",)),
             )
         return list(self._located(ctx, config, self._root.build_streams(ctx, (), self._manifest.reads_config)).values())
 

@@ -26,7 +26,7 @@ def _spec(file: Path) -> Spec:
     try:
         fields = as_object(read_document(file))
     except ConfigError as error:
-        raise ManifestError(error.message, path=error.path) from error
+        raise ManifestError.of(error) from error
     schema, auth = fields.get("connectionSpecification"), fields.get("advanced_auth")
     url = fields.get("documentationUrl")
     if not isinstance(schema, dict):

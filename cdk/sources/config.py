@@ -10,7 +10,7 @@ from copy import deepcopy
 
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets, secret_values
-from cdk.base.values import FieldValue, JsonSchema, JsonValue, canonical, properties_of
+from cdk.base.values import FieldValue, JsonSchema, JsonValue, Location, canonical, properties_of
 from cdk.sources.schema_check import certainly_matches, mismatches
 from cdk.streams.source import Source
 
@@ -22,7 +22,7 @@ def prepared_config(
 ) -> Mapping[str, JsonValue]:
     """Return the config that the streams of `source` receive; adds its secrets to `secrets`.
 
-    where: what errors call the config, such as the name of its file.
+    where: the place of the config, or what errors call it.
     Raises ConfigError: listing every place that does not match the source's `config_schema`.
     """
     # Added first, so that errors of a migration are masked as well.
@@ -37,12 +37,14 @@ def prepared_config(
 def check_config(config: Mapping[str, JsonValue], schema: JsonSchema, where: str, secrets: Secrets) -> None:
     """Add the secrets of `config` to `secrets` and validate `config` against `schema`.
 
-    where: what errors call the config, such as the name of its file.
+    where: the place of the config, or what errors call it.
     Raises ConfigError: listing every place that does not match `schema`.
     """
     secrets.add(*secret_values(schema, config))
-    if texts := [f"{where}: {text}" for text in mismatches(config, schema)]:
-        raise ConfigError(secrets.mask("\n".join(texts)))
+    location = where if isinstance(where, Location) else Location(where)
+    if texts := mismatches(config, schema):
+        errors = [ConfigError(secrets.mask(text), path=location.below(*keys)) for keys, text in texts]
+        raise ConfigError.together(errors)
 
 
 def with_defaults(config: FieldValue, schema: JsonValue) -> FieldValue:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import ConfigError, FatalError
 from cdk.base.schema_validator import DRAFT_7, SchemaValidator
-from cdk.base.values import JSON_TYPES, PYTHON_TYPES, FieldValue, JsonSchema, Keys, dotted
+from cdk.base.values import JSON_TYPES, PYTHON_TYPES, FieldValue, JsonSchema, Keys, canonical
 from cdk.base.wording import TYPE_WORDS, did_you_mean, nearest, shown
 
 if TYPE_CHECKING:
@@ -36,10 +36,9 @@ _ANNOTATIONS = frozenset(
 """Keywords that do not restrict which values are allowed."""
 
 
-def mismatches(config: object, schema: JsonSchema, at: Keys = ()) -> list[str]:
-    """Return one text for each mismatch of `config`: where it is, what was found, what was expected.
+def mismatches(config: object, schema: JsonSchema) -> list[tuple[Keys, str]]:
+    """Return the mismatches of `config`: where each is, and what was found and expected there.
 
-    at: the keys of `config` in the document that contains it.
     The texts contain values: the caller must mask them. Raises ConfigError: when `schema` is not a valid JSON Schema.
     """
     if certainly_matches(config, schema):
@@ -49,7 +48,7 @@ def mismatches(config: object, schema: JsonSchema, at: Keys = ()) -> list[str]:
     except ValueError as bad:
         raise ConfigError(f"the connector's config_schema is not a valid JSON Schema: {bad}") from bad
     # jsonschema reports an error for each missing name, and each yields texts for all of them: drop the duplicates.
-    texts = (text for error in validator.mismatches(config) for leaf in _leaves(error) for text in _lines(leaf, at))
+    texts = (text for error in validator.mismatches(config) for leaf in _leaves(error) for text in _lines(leaf))
     return list(dict.fromkeys(texts))
 
 
@@ -70,8 +69,8 @@ def _leaves(error: "ValidationError") -> "Iterator[ValidationError]":
         yield from _leaves(inner)
 
 
-def _lines(error: "ValidationError", at: Keys) -> Iterator[str]:
-    keys: Keys = (*at, *error.absolute_path)
+def _lines(error: "ValidationError") -> Iterator[tuple[Keys, str]]:
+    keys: Keys = tuple(error.absolute_path)
     known: JsonSchema = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
     value: FieldValue = error.instance
     expected: FieldValue = error.validator_value
@@ -81,12 +80,12 @@ def _lines(error: "ValidationError", at: Keys) -> Iterator[str]:
                 if name not in value:
                     near = nearest(name, value.keys() - known.keys())
                     hint = f" ({near!r} is unknown)" if near else ""
-                    yield f"{dotted((*keys, name))}: found nothing{hint}, expected a value"
+                    yield (*keys, name), f"found nothing{hint}, expected a value"
         case "additionalProperties":
             for name in sorted(value.keys() - known.keys()):
-                yield f"{dotted((*keys, name))}: is unknown{did_you_mean(name, known)}"
+                yield (*keys, name), f"is unknown{did_you_mean(name, known)}"
         case rule:
-            yield f"{dotted(keys) or 'the config'}: found {shown(value)}, expected {_expected(str(rule), expected)}"
+            yield keys, f"found {shown(value)}, expected {_expected(str(rule), expected)}"
 
 
 def _expected(rule: str, limit: FieldValue) -> str:
@@ -125,7 +124,8 @@ def _has_type(value: object, names: object) -> bool:
 
 
 def _same(value: object, other: object) -> bool:
-    return type(value) is type(other) and bool(value == other)
+    # Values that are equal in Python may differ in JSON, such as false and 0, also inside lists and objects.
+    return canonical(value) == canonical(other)
 
 
 def _properties(config: object, rule: object) -> bool:

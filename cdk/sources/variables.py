@@ -58,7 +58,7 @@ def with_variables(
     Raises ConfigError: naming all variables that are missing or malformed.
     """
     missing = [
-        f"{where(keys)}: {_malformed_text(variable['malformed'])}"
+        ConfigError(_malformed_text(variable["malformed"]), path=where(keys))
         for keys, variable in _variables_in(value)
         if variable["malformed"] is not None and (foreign is None or keys[: len(foreign)] != foreign)
     ]
@@ -72,15 +72,14 @@ def with_variables(
         except KeyError:
             text = None
         except ConfigError as error:
-            missing.append(f"{where(keys)}: {error.message}")
+            missing.append(ConfigError(error.message, path=where(keys)))
             return ""
         # In a `PartialEnvironment`, an unset variable yields its own `${NAME}`.
         if default is not None and text in (None, "", f"${{{name}}}"):
             return default
         if text is None:
-            missing.append(
-                f"{where(keys)}: the environment variable {name} is not set; set it, or write the value there instead"
-            )
+            words = f"the environment variable {name} is not set; set it, or write the value there instead"
+            missing.append(ConfigError(words, path=where(keys)))
         elif secrets is not None and not _is_plain(name, text, in_plain_place=keys in plain):
             secrets.add(text)
         return text or ""
@@ -90,7 +89,7 @@ def with_variables(
 
     value = map_leaves(value, replaced)
     if missing:
-        raise ConfigError("\n".join(missing))
+        raise ConfigError.together(missing)
     return value
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct, convert, field
 
 from cdk.base.errors import CdkError
-from cdk.base.values import FieldValue, JsonSchema
+from cdk.base.values import FieldValue, JsonSchema, dotted
 from cdk.protocol.messages import AirbyteStateMessage
 from cdk.sources.schema_check import mismatches
 
@@ -55,8 +55,8 @@ class ReadResult(Struct):
     def schema_errors(self) -> list[str]:
         """Where records violate the schema of their stream: one line for each place."""
         return [
-            f"{name}, record {number}, {text}"
+            f"{name}, record {number}, {dotted(keys)}: {text}"
             for name, schema in self.schemas.items()
             for number, record in enumerate(self.records_of(name), 1)
-            for text in mismatches(record, schema)
+            for keys, text in mismatches(record, schema)
         ]

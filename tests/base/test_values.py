@@ -1,5 +1,6 @@
 """The text of a value keeps all of it, and the canonical text is its identity."""
 
+import copy
 import json
 import random
 from codecs import BOM_UTF8
@@ -11,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdk.base.errors import FatalError
-from cdk.base.values import Json, canonical, dotted, from_json, map_strings, referenced, to_json, walk
+from cdk.base.values import Json, Location, canonical, dotted, from_json, map_strings, referenced, to_json, walk
 
 OBJECTS = st.dictionaries(st.text(max_size=3), st.integers(-9, 9) | st.dictionaries(st.text(max_size=2), st.booleans()))
 WHOLE = st.integers() | st.integers(-(10**40), 10**40) | st.sampled_from([2**63, 2**64 - 1, 2**64, -(2**63) - 1])
@@ -156,3 +157,28 @@ def test_each_string_is_changed_and_names_only_on_request() -> None:
 def test_values_without_inner_values_are_walked_with_their_keys() -> None:
     assert list(walk({"a": [1, {"b": None}], "c": {}, "d": []})) == [(("a", 0), 1), (("a", 1, "b"), None)]
     assert list(walk("x", ("a",))) == [(("a",), "x")]
+
+
+@pytest.mark.parametrize(
+    ("location", "text"),
+    [
+        (Location("a.yaml", ("streams", 2, "name"), 41), "a.yaml:41 streams[2].name"),
+        (Location("a.yaml", (), 3, 7), "a.yaml:3:7"),
+        (Location("a.json", ("key",)), "a.json: key"),
+        (Location(keys=("streams", "users")), "streams.users"),
+        (Location("a.json"), "a.json"),
+        (Location(), ""),
+    ],
+)
+def test_a_place_is_written_as_people_click_on_it(location: Location, text: str) -> None:
+    assert location == text
+
+
+def test_a_place_retains_its_parts_where_it_is_copied() -> None:
+    location = copy.deepcopy(Location("a.yaml", ("x",), 3))
+
+    assert (location, location.file, location.keys, location.line) == ("a.yaml:3 x", "a.yaml", ("x",), 3)
+
+
+def test_a_part_of_a_value_is_at_its_line() -> None:
+    assert Location("a.yaml", ("x",), 3).below("y", 0) == "a.yaml:3 x.y[0]"

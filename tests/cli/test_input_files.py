@@ -34,6 +34,6 @@ def test_a_line_that_is_no_json_is_named(tmp_path: Path) -> None:
     file = tmp_path / "values.jsonl"
     file.write_text('{"n":1}\n{"n":}\n{"n":3}\n')
 
-    with pytest.raises(ConfigError, match=r"is not JSON: .* \(line 1, column") as caught:
+    with pytest.raises(ConfigError, match="is not JSON: ") as caught:
         list(read_documents(file))
-    assert caught.value.path == f"{file}:2"
+    assert caught.value.path == f"{file}:2:6"

@@ -158,7 +158,7 @@ MISTAKES = {
     ),
     "a field that a parameter filled": (
         ("    name: users\n", "    $parameters: {name: 5}\n"),
-        ":12 streams[0].name (from $parameters): found 5, expected a string; write '5', in quotes",
+        ":12 streams[0].name: found 5, expected a string; write '5', in quotes; it came from $parameters",
     ),
     "a rule between two fields": (
         ("          field_name: limit\n", ""),
@@ -422,7 +422,7 @@ def test_a_manifest_that_is_no_file_is_told_by_its_path() -> None:
     with pytest.raises(ManifestError) as refused:
         Manifest({"version": "6.0.0", "check": {"type": "CheckStreem"}, "streams": []}).root()
 
-    assert str(refused.value) == "manifest check.type: unknown type 'CheckStreem'; did you mean 'CheckStream'?"
+    assert str(refused.value) == "manifest: check.type: unknown type 'CheckStreem'; did you mean 'CheckStream'?"
 
 
 def test_secrets_of_a_config_are_in_no_error(tmp_path: Path) -> None:

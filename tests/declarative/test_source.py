@@ -164,7 +164,7 @@ def test_groups_of_streams_that_must_not_be_read_together_are_ignored_with_a_war
     source = ManifestSource(Manifest(manifest(stream_groups={"crm": {"type": "StreamGroup", **group}})))
 
     assert [len(source.streams({})) for _ in range(2)] == [2, 2]
-    assert [message.partition(": ")[0] for message in caplog.messages] == ["manifest stream_groups"]
+    assert [message.partition(": these")[0] for message in caplog.messages] == ["manifest: stream_groups"]
 
 
 def test_static_streams_are_checked_before_those_of_templates() -> None:

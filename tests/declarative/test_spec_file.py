@@ -63,7 +63,7 @@ def test_the_spec_in_the_manifest_counts_first(tmp_path: Path) -> None:
         ({"spec.yaml": IN_YAML, "spec.json": "{}"}, "found spec.yaml and spec.json, expected one of them"),
         ({"spec.yaml": "openapi: 3.1.0"}, "spec.yaml: expected an object with `connectionSpecification`"),
         ({"spec.json": "[]"}, "spec.json: expected an object with `connectionSpecification`"),
-        ({"spec.json": "{"}, "spec.json: is not JSON"),
+        ({"spec.json": "{"}, "spec.json:1:2: is not JSON"),
         ({"spec.yaml": "a: [1"}, "spec.yaml:2:1: is not YAML"),
     ],
 )

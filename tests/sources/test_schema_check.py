@@ -1,12 +1,12 @@
 """A config against its schema; the quick look says yes only where the whole of JSON Schema would."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
 from cdk import ConfigError
-from cdk.base.values import Json, JsonSchema
+from cdk.base.values import Json, JsonSchema, dotted
 from cdk.sources.schema_check import certainly_matches, mismatches
 
 VALUES = st.recursive(
@@ -51,6 +51,7 @@ SCHEMAS = st.recursive(
 
 
 @given(VALUES, SCHEMAS)
+@example({"a": [False]}, {"const": {"a": [0]}})
 def test_what_plainly_fits_is_valid(config: Json, schema: JsonSchema) -> None:
     assert not certainly_matches(config, schema) or Draft7Validator(schema).is_valid(config)
 
@@ -104,8 +105,12 @@ SHOP: JsonSchema = {
 KEY = {"kind": "key", "key": "hunter2"}
 
 
+def _lines(config: object, schema: JsonSchema) -> list[str]:
+    return [f"{dotted(keys)}: {text}" for keys, text in mismatches(config, schema)]
+
+
 def test_every_misfit_is_told_with_its_place() -> None:
-    told = mismatches({"hots": "h", "region": "asia", "ports": [1, "x", 10], "auth": KEY}, SHOP)
+    told = _lines({"hots": "h", "region": "asia", "ports": [1, "x", 10], "auth": KEY}, SHOP)
 
     assert set(told) == {
         "host: found nothing ('hots' is unknown), expected a value",
@@ -122,13 +127,13 @@ def test_what_fits_has_no_misfits() -> None:
 
 
 def test_of_several_shapes_the_one_that_was_meant_is_explained() -> None:
-    told = mismatches({"host": "h", "auth": {"kind": "login", "password": "longenough"}}, SHOP)
+    told = _lines({"host": "h", "auth": {"kind": "login", "password": "longenough"}}, SHOP)
 
     assert told == ["auth.user: found nothing, expected a value"]
 
 
 def test_what_is_in_an_object_is_not_shown_since_a_misspelt_secret_may_be_there() -> None:
-    told = mismatches({"host": {"pasword": "hunter2"}, "auth": KEY}, SHOP)
+    told = _lines({"host": {"pasword": "hunter2"}, "auth": KEY}, SHOP)
 
     assert told == ["host: found an object with pasword, expected a string"]
 

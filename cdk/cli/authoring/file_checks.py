@@ -11,10 +11,9 @@ from cdk.base.documents import read_document
 from cdk.base.errors import CdkError, ConfigError, ManifestError
 from cdk.base.process.request_lease import RequestLease, RequestsSpent, leasing
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import JsonSchema, JsonValue
+from cdk.base.values import JsonSchema, JsonValue, Location
 from cdk.base.yaml_file import YamlFile
 from cdk.cli.config_file import load_config
-from cdk.cli.input_files import read_documents
 from cdk.cli.options import FindSource
 from cdk.cli.pipeline_from_file import source_named
 from cdk.cli.protocol.catalog_file import catalog_items, configured_stream
@@ -50,18 +49,6 @@ class _Recording(PartialEnvironment):
         if value == f"${{{name}}}":
             self._unset.add(name)
         return value
-
-
-def kind_of_file(path: Path) -> str:
-    """Determine the kind of a file from its content; a config if it matches no other.
-
-    Raises ConfigError: the file cannot be read.
-    """
-    if path.suffix in {".yaml", ".yml"}:
-        value = read_document(path)
-    else:
-        _, value = next(iter(read_documents(path)))
-    return kind_of(value)
 
 
 def kind_of(value: JsonValue) -> str:
@@ -120,7 +107,7 @@ class FileChecks:
         try:
             with_variables(file.value, environment(path.parent, refused=_NOT_HERE), file.where)
         except ConfigError as error:
-            problems.add(str(error), certain=False)
+            problems.add_error(error, certain=False)
         unset = set[str]()
         settings = Pipeline.load(path, lambda *of: _Recording(environment(*of, refused=_NOT_HERE), unset))
         self.secrets.add(*secrets_of(settings.target.storage))
@@ -128,13 +115,14 @@ class FileChecks:
         if settings.source.manifest is not None:
             _add_mistakes(path.parent / settings.source.manifest, source.config_schema, problems)
         try:
-            settings = settings.prepared(source, f"{path} source.config", self.secrets)
+            settings = settings.prepared(source, Location(str(path), ("source", "config")), self.secrets)
         except ConfigError:
             if not unset:
                 raise
             # Values that are not set cannot be checked against the schema.
             names = ", ".join(sorted(unset))
-            problems.add(f"source.config: is not checked without a value for {names}", certain=False)
+            where = Location(keys=("source", "config"))
+            problems.add(f"is not checked without a value for {names}", where, certain=False)
             return
         streams = source.streams(settings.config)
         target = folder_at(settings.target.path, settings.target.storage)
@@ -171,18 +159,18 @@ class FileChecks:
         streams = self._streams(problems)
         offered = {StreamDescriptor(name=s.name, namespace=s.namespace): s for s in streams or ()}
         known: set[StreamDescriptor] = set()
-        file, items = catalog_items(path)
+        location, items = catalog_items(path)
         for number, item in enumerate(items):
             with problems.gathering():
-                configured = configured_stream(item, file, number)
-                descriptor, where = configured.stream.descriptor, f"streams[{number}].stream.name"
+                configured = configured_stream(item, location.below(number))
+                descriptor, where = configured.stream.descriptor, location.below(number, "stream", "name")
                 if descriptor in known:
-                    raise ConfigError(f"{where}: {str(descriptor)!r} is listed twice; list it once")
+                    raise ConfigError(f"{str(descriptor)!r} is listed twice; list it once", path=where)
                 known.add(descriptor)
                 try:
                     _ = streams is None or find_stream(configured, offered)
                 except CdkError as error:
-                    raise ConfigError(f"{where}: {error.message}") from None
+                    raise ConfigError(error.message, path=where) from None
 
     def _state(self, path: Path, problems: Problems) -> None:
         streams = self._streams(problems)
@@ -193,5 +181,5 @@ class FileChecks:
 
 
 def _add_mistakes(path: Path, schema: JsonSchema, problems: Problems) -> None:
-    for text, certain in manifest_mistakes(path, schema):
-        problems.add(text, certain=certain)
+    for text, location, certain in manifest_mistakes(path, schema):
+        problems.add(text, location, certain=certain)

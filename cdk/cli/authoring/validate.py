@@ -3,18 +3,20 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import click
+from msgspec import Struct
 
 from cdk import sources
 from cdk.authoring.manifest_schema import manifest_schema
 from cdk.authoring.pipeline_schema import pipeline_schema
 from cdk.authoring.problems import Problem
+from cdk.base.documents import read_document
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
-from cdk.cli.authoring.file_checks import KINDS, FileChecks, kind_of_file
+from cdk.cli.authoring.file_checks import KINDS, FileChecks, kind_of
 from cdk.cli.command_errors import plain_errors
+from cdk.cli.input_files import read_documents
 from cdk.cli.options import (
     FILE,
     FindSource,
@@ -67,7 +69,7 @@ def validate(
     return 0 if all(each.valid for each in checked) else 1
 
 
-class CheckedFile(NamedTuple):
+class CheckedFile(Struct, frozen=True):
     """A file with its kind and its problems."""
 
     file: Path
@@ -104,10 +106,11 @@ def check_files(
 
 def _kind(file: Path) -> str:
     """Determine the kind of a file; by its suffix if it cannot be read, so that the check reports why."""
+    is_yaml = file.suffix in {".yaml", ".yml"}
     try:
-        return kind_of_file(file)
+        return kind_of(read_document(file) if is_yaml else next(read_documents(file))[1])
     except ConfigError:
-        return "manifest" if file.suffix in {".yaml", ".yml"} else "config"
+        return "manifest" if is_yaml else "config"
 
 
 def validate_json(checked: Sequence[CheckedFile]) -> Mapping[str, object]:

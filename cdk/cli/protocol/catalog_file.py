@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from cdk.base.errors import CatalogError, ConfigError
-from cdk.base.values import JsonSchema, JsonValue
+from cdk.base.values import JsonSchema, JsonValue, Location
 from cdk.cli.input_files import as_model, read_documents
 from cdk.lake.arrow.json_schema import warn_of_schema_mistakes
 from cdk.protocol.catalog import (
@@ -36,27 +36,28 @@ def load_catalog(path: Path) -> ConfiguredAirbyteCatalog:
     Raises CatalogError naming the file, the path in it, the value there and the expected one.
     """
     try:
-        file, streams = catalog_items(path)
-        return ConfiguredAirbyteCatalog(streams=[configured_stream(item, file, i) for i, item in enumerate(streams)])
+        where, items = catalog_items(path)
+        streams = [configured_stream(item, where.below(number)) for number, item in enumerate(items)]
+        return ConfiguredAirbyteCatalog(streams=streams)
     except ConfigError as error:
-        raise CatalogError(error.message, path=error.path) from error
+        raise CatalogError.of(error) from error
 
 
-def catalog_items(path: Path) -> tuple[str, Sequence[JsonValue]]:
-    """Return the name of a catalog file for errors, and its streams as they are written.
+def catalog_items(path: Path) -> tuple[Location, Sequence[JsonValue]]:
+    """Return the streams of a catalog file as they are written, and the place of their list.
 
     Raises ConfigError: the file does not contain a catalog.
     """
-    file, catalog = _catalog_in(path)
+    where, catalog = _catalog_in(path)
     streams = catalog.get("streams") if isinstance(catalog, Mapping) else None
     if not isinstance(streams, list):
-        raise CatalogError('expected {"streams": [...]}, a configured catalog', path=file)
-    return file, streams
+        raise CatalogError('expected {"streams": [...]}, a configured catalog', path=where)
+    return where.below("streams"), streams
 
 
-def _catalog_in(path: Path) -> tuple[str, JsonValue]:
-    """Return the location and the value of the catalog in a file; in several lines, the CATALOG message."""
-    where, catalog = str(path), None
+def _catalog_in(path: Path) -> tuple[Location, JsonValue]:
+    """Return the place and the value of the catalog in a file; in several lines, the CATALOG message."""
+    where, catalog = Location(str(path)), None
     for location, value in read_documents(path):
         if isinstance(value, Mapping) and value.get("type") == Type.CATALOG:
             return location, value.get("catalog")
@@ -65,11 +66,11 @@ def _catalog_in(path: Path) -> tuple[str, JsonValue]:
     return where, catalog
 
 
-def configured_stream(item: JsonValue, file: str, i: int) -> ConfiguredAirbyteStream:
-    """Convert stream `i` of a catalog, configured or as `discover` prints it. Raises ConfigError with each location."""
+def configured_stream(item: JsonValue, where: Location) -> ConfiguredAirbyteStream:
+    """Convert a stream of a catalog, configured or as `discover` prints it. Raises ConfigError with each place."""
     if isinstance(item, Mapping) and "stream" not in item and "name" in item:
-        return _want(as_model(AirbyteStream, item, file, ("streams", i)))
-    return as_model(ConfiguredAirbyteStream, item, file, ("streams", i))
+        return _want(as_model(AirbyteStream, item, where))
+    return as_model(ConfiguredAirbyteStream, item, where)
 
 
 def _want(stream: AirbyteStream) -> ConfiguredAirbyteStream:

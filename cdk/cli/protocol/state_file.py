@@ -5,9 +5,9 @@ from pathlib import Path
 
 from cdk.base.errors import BadState, ConfigError, StateError
 from cdk.base.logs import logger
-from cdk.base.values import JsonValue, Keys
+from cdk.base.values import JsonValue, Location
 from cdk.base.wording import did_you_mean
-from cdk.cli.input_files import as_model, location, read_documents
+from cdk.cli.input_files import as_model, read_documents
 from cdk.protocol.messages import AirbyteStateMessage, AirbyteStreamState, Type
 
 _EXPECTED = (
@@ -33,7 +33,7 @@ def load_state(path: Path | None, streams: Collection[str] | None) -> list[Airby
         else:
             messages = [message for where, value in documents for message in _document(value, where, streams)]
     except ConfigError as error:
-        raise StateError(error.message, path=error.path) from error
+        raise StateError.of(error) from error
     for message in messages:
         for name in _nulls(message):
             logger.warning("%s: the state of %r is null: the stream is read from its start", path, name)
@@ -48,35 +48,35 @@ def load_state(path: Path | None, streams: Collection[str] | None) -> list[Airby
     return messages
 
 
-def _document(value: JsonValue, file: str, streams: Collection[str] | None) -> list[AirbyteStateMessage]:
+def _document(value: JsonValue, where: Location, streams: Collection[str] | None) -> list[AirbyteStateMessage]:
     match value:
         case list():
-            return [_message(item, file, (i,)) for i, item in enumerate(value)]
+            return [_message(item, where.below(i)) for i, item in enumerate(value)]
         case Mapping() if not value or _is_other_line(value):
             return []
         case Mapping() if _is_message(value):
-            return [_message(value, file)]
+            return [_message(value, where)]
         case Mapping():
-            return [_legacy(value, file, streams)]
+            return [_legacy(value, where, streams)]
         case _:
-            raise BadState(file, value, f"a list of state messages, or {_EXPECTED}")
+            raise BadState(where, value, f"a list of state messages, or {_EXPECTED}")
 
 
-def _message(value: JsonValue, file: str, keys: Keys = ()) -> AirbyteStateMessage:
+def _message(value: JsonValue, where: Location) -> AirbyteStateMessage:
     if isinstance(value, Mapping) and value.get("type") == Type.STATE and "state" in value:
-        value, keys = value["state"], (*keys, "state")
+        value, where = value["state"], where.below("state")
     if not isinstance(value, Mapping) or not _is_message(value):
-        raise BadState(location(file, keys), value, _EXPECTED)
-    return as_model(AirbyteStateMessage, value, file, keys)
+        raise BadState(where, value, _EXPECTED)
+    return as_model(AirbyteStateMessage, value, where)
 
 
-def _legacy(value: Mapping[str, JsonValue], file: str, streams: Collection[str] | None) -> AirbyteStateMessage:
+def _legacy(value: Mapping[str, JsonValue], where: Location, streams: Collection[str] | None) -> AirbyteStateMessage:
     if streams is not None and value.keys().isdisjoint(streams):
         names = ", ".join(sorted(streams))
-        raise BadState(file, value, f"{_EXPECTED}, or a map from stream name ({names}) to state")
+        raise BadState(where, value, f"{_EXPECTED}, or a map from stream name ({names}) to state")
     for name, blob in value.items():
         if blob is not None and not isinstance(blob, Mapping | list):
-            raise BadState(location(file, (name,)), blob, "the state of this stream, an object")
+            raise BadState(where.below(name), blob, "the state of this stream, an object")
     return AirbyteStateMessage(data=dict(value))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from cdk.authoring.problems import locating
+from cdk.base.documents import locating
 from cdk.base.process.printed_lines import prints_on_stderr
 from cdk.base.secret_masking import Secrets
 from cdk.cli.command_errors import warnings_on_stderr

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cdk.authoring.problems import locating
+from cdk.base.documents import locating
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.clock import system_clock
 from cdk.base.values import Json, JsonValue, to_json

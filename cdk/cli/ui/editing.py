@@ -7,12 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cdk import sources
 from cdk.authoring.manifest_secrets import plain_secrets
 from cdk.authoring.problems import Problem, Problems
 from cdk.base.errors import CdkError, ConfigError
 from cdk.base.secret_masking import HIDDEN, Secrets
+from cdk.base.values import Location
 from cdk.base.yaml_file import YamlFile, read_text
 from cdk.cli.authoring.validate import CheckedFile, check_files
 from cdk.cli.config_file import load_config
@@ -65,7 +67,7 @@ def save_manifest(
             _learn_secrets(manifest, config, secrets, trusted=workspace.trusted)
         checked = check_manifest(workspace, draft, secrets)
         if checked.valid:
-            checked = checked._replace(problems=[*_secrets_in(draft, secrets), *checked.problems])
+            checked = replace(checked, problems=[*_secrets_in(draft, secrets), *checked.problems])
         if checked.valid:
             draft.replace(path)
     finally:
@@ -78,7 +80,8 @@ def _masks(path: Path, text: str, before: str) -> Sequence[Problem]:
     problems, own = Problems(path, Secrets()), {line for line in before.splitlines() if HIDDEN in line}
     for number, line in enumerate(text.splitlines(), 1):
         if HIDDEN in line and line not in own:
-            problems.add(f"{path}:{number}: found {HIDDEN} in place of a secret of the file, {_INSTEAD}")
+            where = Location(str(path), (), number)
+            problems.add(f"found {HIDDEN} in place of a secret of the file, {_INSTEAD}", where)
     return problems.all
 
 
@@ -90,14 +93,12 @@ def _learn_secrets(manifest: Path, config: Path | None, secrets: Secrets, *, tru
 
 def _secrets_in(draft: Path, secrets: Secrets) -> Sequence[Problem]:
     """The secrets in a valid manifest: credentials, which are added to `secrets`, and lines with known secrets."""
-    problems, file, known = Problems(draft, secrets), YamlFile.load(draft), set[str]()
+    problems, file = Problems(draft, secrets), YamlFile.load(draft)
     for keys, text in plain_secrets(file.value):
         secrets.add(text)
-        where = file.where(keys)
-        known.add(where.partition(" ")[0])
-        problems.add(f"{where}: found a credential, {_INSTEAD}")
+        problems.add(f"found a credential, {_INSTEAD}", file.where(keys))
+    known = {problem.line for problem in problems.all}
     for number, line in enumerate(draft.read_text(encoding="utf-8").splitlines(), 1):
-        where = f"{draft}:{number}"
-        if where not in known and secrets.mask(line) != line:
-            problems.add(f"{where}: found a secret, {_INSTEAD}")
+        if number not in known and secrets.mask(line) != line:
+            problems.add(f"found a secret, {_INSTEAD}", Location(str(draft), (), number))
     return problems.all

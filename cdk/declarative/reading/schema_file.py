@@ -94,7 +94,7 @@ def _loaded(file: Path) -> JsonSchema:
     try:
         schema = parse_json(read_bytes(file), str(file))
     except ConfigError as error:
-        raise ManifestError(error.message, path=error.path) from error
+        raise ManifestError.of(error) from error
     if not isinstance(schema, Mapping):
         raise ManifestError(f"found {json_kind(schema)}, expected a JSON Schema, an object", path=str(file))
     return schema

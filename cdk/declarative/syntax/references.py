@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import JsonObject, JsonValue, dotted, json_kind
+from cdk.base.values import JsonObject, JsonValue, Location, json_kind
 from cdk.base.wording import did_you_mean
 from cdk.declarative.syntax.json_edit import Keys, part_at
 
@@ -51,7 +51,7 @@ class References:
         if not isinstance(target, Mapping):
             raise ManifestError(
                 f"{link!r} leads to {json_kind(target)}, so no other fields are allowed next to the $ref",
-                path=dotted(keys),
+                path=Location(keys=keys),
             )
         return {**target, **{name: self._part(str(name), part, keys) for name, part in parts.items()}}
 
@@ -90,7 +90,7 @@ class References:
             return self._known[link]
         if link in self._open:
             circle = " -> ".join([*self._open[self._open.index(link) :], link])
-            raise ManifestError(f"the references are circular: {circle}", path=dotted(keys))
+            raise ManifestError(f"the references are circular: {circle}", path=Location(keys=keys))
         self._open.append(link)
         try:
             resolved = self._known[link] = self.resolve(self._at(link, keys), _parts(link))
@@ -107,7 +107,7 @@ class References:
                 first = rest.partition("/")[0]
                 hint = did_you_mean(first, map(str, node)) if isinstance(node, Mapping) else ""
                 raise ManifestError(
-                    f"the reference {link!r} cannot be resolved: there is no {first!r}{hint}", path=dotted(keys)
+                    f"the reference {link!r} cannot be resolved: there is no {first!r}{hint}", path=Location(keys=keys)
                 )
             node, rest = part_at(node, (key,)), after
             if rest and isinstance(node, str | dict):

@@ -41,10 +41,10 @@ def check_columns(schema: pa.Schema, names: Sequence[str], where: str) -> None:
     for name in names:
         if name not in declared:
             near = did_you_mean(name, declared)
-            raise ConfigError(f"{where}: the stream's schema does not declare {name!r}{near}")
+            raise ConfigError(f"the stream's schema does not declare {name!r}{near}", path=where)
         kind = schema.field(name).type
         if not any(is_partitionable(kind) for is_partitionable in _PARTITIONABLE):
-            raise ConfigError(f"{where}: {name!r} is {kind}; expected a string, integer, date, timestamp or boolean")
+            raise ConfigError(f"{name!r} is {kind}; expected a string, integer, date, timestamp or boolean", path=where)
 
 
 def check_same(actual: Sequence[str], expected: Sequence[str], where: str, path: str) -> None:

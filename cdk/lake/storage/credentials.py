@@ -18,8 +18,10 @@ from msgspec import Struct
 from pyarrow import fs
 
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonObject, JsonValue
+from cdk.base.values import JsonObject, JsonValue, Location
 from cdk.base.wording import did_you_mean
+
+_STORAGE = Location(keys=("target", "storage"))
 
 Kind: TypeAlias = Literal["s3", "gs", "az"]
 Options: TypeAlias = tuple[tuple[str, str], ...]
@@ -106,9 +108,9 @@ def options_of(kind: Kind, storage: Mapping[str, JsonValue], environ: Mapping[st
     for spelled, value in storage.items():
         name = _full_name(kind, spelled)
         if name is None:
-            raise ConfigError(f"unknown option{did_you_mean(spelled, supported)}", path=f"target.storage.{spelled}")
+            raise ConfigError(f"unknown option{did_you_mean(spelled, supported)}", path=_STORAGE.below(spelled))
         if name in explicit:
-            raise ConfigError(f"{name} is set twice, in two spellings", path=f"target.storage.{spelled}")
+            raise ConfigError(f"{name} is set twice, in two spellings", path=_STORAGE.below(spelled))
         explicit[name] = _text(value)
     inherited = {name: environ[name] for name in supported if environ.get(name)}
     if any(supported[name].secret for name in explicit):
@@ -117,7 +119,7 @@ def options_of(kind: Kind, storage: Mapping[str, JsonValue], environ: Mapping[st
     for together in _PAIRS[kind]:
         present = [name for name in together if name in options]
         if present and (missing := [name for name in together if name not in options]):
-            raise ConfigError(f"{present[0]} is set, but {missing[0]} is missing", path="target.storage")
+            raise ConfigError(f"{present[0]} is set, but {missing[0]} is missing", path=_STORAGE)
     return tuple(sorted(options.items()))
 
 
@@ -163,7 +165,7 @@ def file_system(kind: Kind, account: str, options: Options) -> fs.FileSystem:
         raise ConfigError(
             "the storage account is missing: set AZURE_STORAGE_ACCOUNT_NAME, "
             "or use an address such as abfss://container@account.dfs.core.windows.net/prefix",
-            path="target.storage",
+            path=_STORAGE,
         )
     return fs.AzureFileSystem(**arguments)
 

@@ -7,11 +7,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from cdk.base.errors import ConfigError
+from cdk.base.values import Location
 from cdk.spark.cluster.spark_versions import Ability, require
 
 SCHEME = "sc://"
 """The scheme of addresses of Spark Connect servers."""
 
+_MASTER = Location(keys=("spark", "master"))
 _TIMEOUT_SECONDS = 20.0  # seconds; without a limit, the client tries a wrong address for ten minutes
 _ENVIRONMENT = "spark.executorEnv."
 
@@ -31,14 +33,14 @@ def connect(
         _expect_answer(address, timeout_seconds)
         session = SparkSession.Builder().remote(address).appName(f"spark-cdk {name}").getOrCreate()
     except ImportError as error:
-        raise ConfigError(f"spark.master: {host} needs the extra `connect`: {error}") from error
+        raise ConfigError(f"{host} needs the extra `connect`: {error}", path=_MASTER) from error
     except ValueError:  # from pyspark, or from the standard library for a port that is not a number
         raise ConfigError(
-            f"spark.master: found {host!r}, expected sc://HOST:PORT, with parameters as /;NAME=VALUE after it"
+            f"found {host!r}, expected sc://HOST:PORT, with parameters as /;NAME=VALUE after it", path=_MASTER
         ) from None
     except (PySparkException, TimeoutError) as error:
         raise ConfigError(
-            f"spark.master: no session of Spark Connect at {host}: {error}; start the server, or correct the address"
+            f"no session of Spark Connect at {host}: {error}; start the server, or correct the address", path=_MASTER
         ) from error
     for key, value in conf.items():
         _set(session, key, value)
@@ -71,6 +73,7 @@ def _set(session: SparkSession, key: str, value: str) -> None:
     except PySparkException as error:
         refused = error
     raise ConfigError(
-        f"spark.conf: {key} cannot be set under Spark Connect; set it where the server is started, to the same value",
+        f"{key} cannot be set under Spark Connect; set it where the server is started, to the same value",
+        path=Location(keys=("spark", "conf")),
         detail=str(refused or ""),
     ) from refused

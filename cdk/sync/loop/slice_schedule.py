@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 
 from cdk.base.errors import ConfigError, CredentialsError
 from cdk.base.logs import logger
-from cdk.base.values import JsonValue
+from cdk.base.values import JsonValue, Location
 from cdk.lake.delta.receipt import Receipt
 from cdk.rest.auth.tokens import EndedToken
 from cdk.state.slice import Slice
@@ -179,5 +179,5 @@ def _several_slices(stream: str) -> ConfigError:
         "found several slices, expected one: if only some of them have changed, the rows of the others would be "
         "removed from the table. Leave follow_source out, or write with append or append_dedup and without "
         "remove_stale",
-        path=f"streams.{stream}.follow_source",
+        path=Location(keys=("streams", stream, "follow_source")),
     )

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from cdk.base.documents import place_in, read_document
+from cdk.base.documents import location_in, read_document
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.duration_field import DurationField
@@ -282,7 +282,7 @@ class Pipeline(_Part):
             pipeline = cls.model_validate(value)
         except ValidationError as error:
             problems = refusals(error, file.value, known=_known_keys, secret=lambda keys: keys[:2] in _SECRET)
-            raise ConfigError("\n".join(f"{file.where(keys)}: {text}" for keys, text in problems)) from None
+            raise ConfigError.together([ConfigError(text, path=file.where(keys)) for keys, text in problems]) from None
         where = pipeline.target.path
         target = where if "://" in where else path.parent / Path(where).expanduser()
         config = _config(pipeline, path.parent, environ_of, secrets)
@@ -340,7 +340,7 @@ def _config(
         return config
     path = folder / Path(config).expanduser()
     value = read_document(path) if path.suffix == ".json" else YamlFile.load(path).value
-    value = with_variables(value, environ_of(path.parent, folder), partial(place_in, path), secrets)
+    value = with_variables(value, environ_of(path.parent, folder), partial(location_in, path), secrets)
     if not isinstance(value, dict):
         raise ConfigError(f"found {json_kind(value)}, expected the connector's config, an object", path=str(path))
     return value

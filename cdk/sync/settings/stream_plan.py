@@ -8,7 +8,7 @@ from datetime import timedelta
 from msgspec import Struct
 
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonValue, dotted
+from cdk.base.values import JsonValue, Location
 from cdk.base.wording import did_you_mean
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.arrow.columns import column_name
@@ -20,6 +20,7 @@ from cdk.streams.stream import Stream, full_name
 from cdk.sync.settings.pipeline_file import FollowSourceOptions, StreamOptions, SyncMode
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 
+_STREAMS = Location(keys=("streams",))
 _LONGEST_NAME = 255 - len(HISTORY)
 """Maximum bytes of a stream's name: file systems allow 255 for a folder, and that of a history has a suffix."""
 
@@ -63,6 +64,11 @@ class StreamPlan(Struct, frozen=True):
         return full_name(self.stream)
 
     @property
+    def where(self) -> Location:
+        """The place of the stream's options in a pipeline file."""
+        return Location(keys=("streams", self.name))
+
+    @property
     def traits(self) -> Traits:
         """The traits of the write mode."""
         return traits_of(self.write_mode)
@@ -89,17 +95,19 @@ def chosen_streams(
     known: dict[str, Stream] = {}
     for stream in streams:
         if (name := full_name(stream)) in known:
-            raise ConfigError(f"streams: the source has two streams called {name!r}; names must differ")
+            raise ConfigError(f"the source has two streams called {name!r}; names must differ", path=_STREAMS)
         known[name] = stream
     options: dict[str, StreamOptions] = {} if chosen is not None else dict.fromkeys(known, StreamOptions())
     for name, stream_options in (chosen or {}).items():
         meant = [name] if name in known else [full for full, stream in known.items() if stream.name == name]
         if not meant:
-            where = dotted(("streams", name))
-            raise ConfigError(f"{where}: the source has no stream {name!r}{did_you_mean(name, known)}")
+            where = Location(keys=("streams", name))
+            raise ConfigError(f"the source has no stream {name!r}{did_you_mean(name, known)}", path=where)
         if len(meant) > 1:
-            where = dotted(("streams", name))
-            raise ConfigError(f"{where}: found {name!r}, which is {' and '.join(map(repr, meant))}; name one of them")
+            where = Location(keys=("streams", name))
+            raise ConfigError(
+                f"found {name!r}, which is {' and '.join(map(repr, meant))}; name one of them", path=where
+            )
         options[meant[0]] = stream_options
     return [(stream, options[name]) for name, stream in known.items() if name in options]
 
@@ -116,19 +124,22 @@ def plan_stream(
     incremental = incremental if stream.primary_key else INCREMENTAL_DEFAULT
     write_mode = options.write_mode or (incremental if sync_mode == "incremental" else FULL_REFRESH_DEFAULT)
     traits = traits_of(write_mode)
-    where = f"streams.{full_name(stream)}"
+    where = Location(keys=("streams", full_name(stream)))
     if sync_mode == "incremental" and not stream.incremental:
-        raise ConfigError(f"{where}.sync_mode: the stream has no cursor; use full_refresh")
+        raise ConfigError("the stream has no cursor; use full_refresh", path=where.below("sync_mode"))
     if sync_mode == "incremental" and traits.hidden_until_complete:
-        raise ConfigError(f"{where}.write_mode: an incremental sync adds to its table; use append or append_dedup")
+        raise ConfigError(
+            "an incremental sync adds to its table; use append or append_dedup", path=where.below("write_mode")
+        )
     if traits.one_row_per_key and not stream.primary_key:
         raise ConfigError(
-            f"{where}.write_mode: {write_mode} keeps one row per primary key, but the stream has none; name its "
-            f"columns in {where}.primary_key, or use append"
+            f"{write_mode} keeps one row per primary key, but the stream has none; name its "
+            f"columns in {where}.primary_key, or use append",
+            path=where.below("write_mode"),
         )
     for name, enabled in (("deletes", options.deletes == "hard"), ("history", options.history)):
         if enabled and not traits.merges:
-            raise ConfigError(f"{where}.{name}: only tables with one row per key can have it; use append_dedup")
+            raise ConfigError("only tables with one row per key can have it; use append_dedup", path=where.below(name))
     _check_replaces(options, sync_mode, write_mode, where)
     stream = _as_read(stream, options, sync_mode, traits, where)
     names = [stream.namespace, stream.name] if stream.namespace else [stream.name]
@@ -154,22 +165,23 @@ def plan_stream(
     )
 
 
-def _as_read(stream: Stream, options: StreamOptions, sync_mode: SyncMode, traits: Traits, where: str) -> Stream:
+def _as_read(stream: Stream, options: StreamOptions, sync_mode: SyncMode, traits: Traits, where: Location) -> Stream:
     """Return the stream as this sync reads it. Raises ConfigError: when its source cannot be followed."""
     if options.follow_source is None:
         # If the source refuses a saved page token, the slice is read again, which must not duplicate rows.
         return stream if traits.repeats_rows else stream.resuming_pages()
     if sync_mode == "incremental":
         raise ConfigError(
-            f"{where}.follow_source: an incremental sync requests only what is new, by its cursor; use full_refresh"
+            "an incremental sync requests only what is new, by its cursor; use full_refresh",
+            path=where.below("follow_source"),
         )
     try:
         return stream.conditional()
     except ConfigError as error:
-        raise ConfigError(f"{where}.follow_source: {error.message}") from None
+        raise ConfigError(error.message, path=where.below("follow_source")) from None
 
 
-def _forget_after(options: StreamOptions, sync_mode: SyncMode, traits: Traits, where: str) -> timedelta | None:
+def _forget_after(options: StreamOptions, sync_mode: SyncMode, traits: Traits, where: Location) -> timedelta | None:
     """Return how long a partition may be missing before the state forgets its position; None for ever.
 
     A partition that returns later is read from its start. By default, partitions are only forgotten if their rows then
@@ -179,8 +191,8 @@ def _forget_after(options: StreamOptions, sync_mode: SyncMode, traits: Traits, w
     if sync_mode == "full_refresh":
         if after is not None:
             raise ConfigError(
-                f"{where}.forget_partitions_after: the state of a full refresh has no partitions to forget; "
-                "leave it out"
+                "the state of a full refresh has no partitions to forget; leave it out",
+                path=where.below("forget_partitions_after"),
             )
         return None
     if after is None:
@@ -193,7 +205,7 @@ def _forget_after(options: StreamOptions, sync_mode: SyncMode, traits: Traits, w
 _NO_FOLDER = re.compile(r"[/\\\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-def _check_name(name: str, where: str) -> None:
+def _check_name(name: str, where: Location) -> None:
     """Raise ConfigError if a folder of this name cannot hold a table."""
     # Every reader of Delta takes a folder that contains one named `_delta_log` for a table.
     meant = name.strip() in {"", ".", "..", "_delta_log"} or name.startswith("_cdk")
@@ -204,11 +216,11 @@ def _check_name(name: str, where: str) -> None:
     else:
         return
     raise ConfigError(
-        f"{where}: a table cannot lie in a folder {problem}; rename the stream, or leave it out of `streams`"
+        f"a table cannot lie in a folder {problem}; rename the stream, or leave it out of `streams`", path=where
     )
 
 
-def _check_replaces(options: StreamOptions, sync_mode: SyncMode, write_mode: WriteModeName, where: str) -> None:
+def _check_replaces(options: StreamOptions, sync_mode: SyncMode, write_mode: WriteModeName, where: Location) -> None:
     """Raise ConfigError if rows of earlier generations are to be removed, but would stay."""
     if not options.minimum_generation_id or sync_mode == "incremental":
         return
@@ -216,8 +228,8 @@ def _check_replaces(options: StreamOptions, sync_mode: SyncMode, write_mode: Wri
     if traits.repeats_rows or (traits.merges and options.remove_stale is None):
         other = FULL_REFRESH_DEFAULT if traits.repeats_rows else f"{where}.remove_stale with removal: hard"
         raise ConfigError(
-            f"{where}.minimum_generation_id: rows of earlier generations should be removed, but {write_mode} keeps "
-            f"them; use {other}"
+            f"rows of earlier generations should be removed, but {write_mode} keeps them; use {other}",
+            path=where.below("minimum_generation_id"),
         )
 
 
@@ -226,9 +238,11 @@ def check_apart(plans: list[StreamPlan]) -> None:
     roots = [folder for plan in plans for folder in (plan.root, plan.history) if folder is not None]
     for n, root in enumerate(roots):
         if any(root.inside(other) for other in roots):
-            raise ConfigError(f"streams: the table {root} would lie inside another stream's; leave one of them out")
+            raise ConfigError(
+                f"the table {root} would lie inside another stream's; leave one of them out", path=_STREAMS
+            )
         if root in roots[:n]:
-            raise ConfigError(f"streams: two tables would lie at {root}; rename a stream, or keep no history")
+            raise ConfigError(f"two tables would lie at {root}; rename a stream, or keep no history", path=_STREAMS)
 
 
 def _with_options(stream: Stream, options: StreamOptions) -> Stream:
@@ -240,7 +254,8 @@ def _with_options(stream: Stream, options: StreamOptions) -> Stream:
         stream.primary_key = options.primary_key
     if options.cursor_field is not None:
         if stream.cursor is None:
-            raise ConfigError(f"streams.{stream.name}.cursor_field: the stream has no cursor whose field could be set")
+            where = Location(keys=("streams", full_name(stream), "cursor_field"))
+            raise ConfigError("the stream has no cursor whose field could be set", path=where)
         stream.cursor = copy(stream.cursor)
         stream.cursor.field = stream.cursor_field = options.cursor_field
     return stream

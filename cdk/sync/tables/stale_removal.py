@@ -56,19 +56,20 @@ _OF_OVERWRITES = {"allow_empty", "fail_safe_min", "fail_safe_threshold"}
 
 def check_removal(plan: StreamPlan, options: RemoveStaleOptions) -> None:
     """Raise ConfigError if the stream's modes cannot tell which rows a complete read did not see."""
-    where = f"streams.{plan.name}.remove_stale"
+    where = plan.where.below("remove_stale")
     if plan.sync_mode == "incremental":
         raise ConfigError(
-            f"{where}: an incremental sync reads only what is new, and cannot tell what is missing; use full_refresh"
+            "an incremental sync reads only what is new, and cannot tell what is missing; use full_refresh", path=where
         )
     if plan.traits.hidden_until_complete and (more := options.model_fields_set - _OF_OVERWRITES):
         raise ConfigError(
-            f"{where}: an overwrite leaves no rows of earlier reads; of these options it supports "
-            f"{', '.join(sorted(_OF_OVERWRITES))}: leave {', '.join(sorted(more))} out, or use append_dedup"
+            f"an overwrite leaves no rows of earlier reads; of these options it supports "
+            f"{', '.join(sorted(_OF_OVERWRITES))}: leave {', '.join(sorted(more))} out, or use append_dedup",
+            path=where,
         )
     if not (plan.traits.one_row_per_key or plan.traits.hidden_until_complete):
         raise ConfigError(
-            f"{where}: only tables with one row per key can tell which rows are missing; use append_dedup"
+            "only tables with one row per key can tell which rows are missing; use append_dedup", path=where
         )
 
 
@@ -87,7 +88,7 @@ class StaleRemoval:
 
         Raises ConfigError: when the table cannot flag rows.
         """
-        self.where = f"streams.{plan.name}.remove_stale"
+        self.where = plan.where.below("remove_stale")
         self._writing, self._table, self._options = writing, writing.table, request.options
         self._keys = plan.key_columns
         self._skip_reason = request.skip_reason or ("removal is report" if request.options.removal == "report" else "")
@@ -199,7 +200,7 @@ class StaleRemoval:
 def check_table(plan: StreamPlan, table: StreamTable, removal: str) -> None:
     """Raise ConfigError if rows cannot be removed from the table in this way."""
     if removal == "soft":
-        check_flag(table.schema, f"streams.{plan.name}.remove_stale")
+        check_flag(table.schema, plan.where.below("remove_stale"))
     table.guard.check(_USES.get(removal, []))
 
 

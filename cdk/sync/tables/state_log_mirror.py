@@ -12,7 +12,7 @@ from typing import Literal
 
 from cdk.base.errors import ConfigError
 from cdk.base.times.clock import Clock
-from cdk.base.values import JsonValue, Stored, from_json, to_json
+from cdk.base.values import JsonValue, Location, Stored, from_json, to_json
 from cdk.lake.admin.edits import reset
 from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.delta.stream_table import StreamTable
@@ -41,7 +41,8 @@ def open_log(pipeline: Pipeline, secrets: Iterable[str], clock: Clock) -> StateL
     """
     options = pipeline.state
     if options.ignore_new_state:
-        raise ConfigError("state.ignore_new_state: nothing may be written, so a sync can only be previewed")
+        where = Location(keys=("state", "ignore_new_state"))
+        raise ConfigError("nothing may be written, so a sync can only be previewed", path=where)
     if options.state_provider is None or not options.enabled:
         return None
     store = open_store(options.state_provider.model_dump())

@@ -89,8 +89,9 @@ def _check_not_nested(plan: StreamPlan) -> None:
     if (other := plan.location.nested()) is not None:
         relation = "inside" if root.inside(other) else "around"
         raise ConfigError(
-            f"streams.{plan.name}: its table {root} would lie {relation} the table {other}, and cleaning up the "
-            "outer one removes the inner one; rename the stream or its namespace, or write it to another target.path"
+            f"its table {root} would lie {relation} the table {other}, and cleaning up the outer one removes the inner "
+            "one; rename the stream or its namespace, or write it to another target.path",
+            path=plan.where,
         )
 
 
@@ -98,20 +99,20 @@ def check_new_table(plan: StreamPlan, declared: Mapping[str, ColumnType]) -> Non
     """Raise ConfigError if a table with these columns is impossible."""
     check_fields(plan, declared)
     begin, by = new_columns(plan, declared)
-    check_columns(begin, by, f"streams.{plan.stream.name}.partition_by")
+    check_columns(begin, by, plan.where.below("partition_by"))
     identity(plan, begin, {})
 
 
 def new_columns(plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[pa.Schema, tuple[str, ...]]:
     """Return the schema and partition columns of a new table. Raises ConfigError: when it cannot be partitioned so."""
-    where = f"streams.{plan.stream.name}.partition_by"
+    where = plan.where.below("partition_by")
     names: list[str] = []
     for field in plan.partition_by:
         if declared.get(field) is JSON_TEXT:
-            raise ConfigError(f"{where}: {field!r} is stored as a JSON string; expected values of one simple type")
+            raise ConfigError(f"{field!r} is stored as a JSON string; expected values of one simple type", path=where)
         name = column_name(field) or field
         if name in names:
-            raise ConfigError(f"{where}: {field!r} is listed twice; remove one")
+            raise ConfigError(f"{field!r} is listed twice; remove one", path=where)
         names.append(name)
     return plan_schema(None, declared, plan.policy).schema, tuple(names)
 
@@ -164,9 +165,9 @@ def check_fields(plan: StreamPlan, owners: Iterable[str]) -> None:
         owner = column_owner(field, owners)
         if owner is not None and owner != field:
             raise ConfigError(
-                f"streams.{stream.name}.{option}: {field!r} has no column of its own: its column name equals that of "
-                f"{owner!r} (case is ignored, blanks and the like become _). Choose another field, or rename one of "
-                "the two in the connector"
+                f"{field!r} has no column of its own: its column name equals that of {owner!r} (case is ignored, "
+                "blanks and the like become _). Choose another field, or rename one of the two in the connector",
+                path=plan.where.below(option),
             )
 
 
@@ -234,26 +235,32 @@ def identity(plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnT
     if not plan.traits.one_row_per_key:
         return None
     stream = plan.stream
-    where = f"streams.{stream.name}.primary_key"
+    where = plan.where.below("primary_key")
     keys: list[str] = []
     fields: list[str] = []
     for path in stream.key_paths:
         if len(path) > 1:
-            raise ConfigError(f"{where}: {'.'.join(path)} lies inside another field; a primary key consists of columns")
+            raise ConfigError(
+                f"{'.'.join(path)} lies inside another field; a primary key consists of columns", path=where
+            )
         name = column_name(path[0]) or path[0]
         if name not in schema.names:
             if path[0] in declared_columns(plan):
                 raise ConfigError(
-                    f"{where}: the table has no column {name!r}, and the schema policy {plan.policy} adds none; choose "
-                    "evolve, or sync into another path"
+                    f"the table has no column {name!r}, and the schema policy {plan.policy} adds none; choose "
+                    "evolve, or sync into another path",
+                    path=where,
                 )
             raise ConfigError(
-                f"{where}: the stream's schema does not declare {path[0]!r}; add it there (`discover --infer` shows "
-                "the types of the first records, and with `--schemas FOLDER` writes them to files)"
+                f"the stream's schema does not declare {path[0]!r}; add it there (`discover --infer` shows "
+                "the types of the first records, and with `--schemas FOLDER` writes them to files)",
+                path=where,
             )
         kind = schema.field(name).type
         if pa.types.is_nested(kind) or not writable(kind):
-            raise ConfigError(f"{where}: {path[0]!r} is {kind}; expected a string, an integer, a double or a timestamp")
+            raise ConfigError(
+                f"{path[0]!r} is {kind}; expected a string, an integer, a double or a timestamp", path=where
+            )
         keys.append(name)
         fields.append(path[0])
     return Identity(tuple(keys), _cursor(plan, schema, declared), plan.hard_deletes, tuple(fields))
@@ -276,9 +283,9 @@ def check_key(plan: StreamPlan, table: StreamTable, key: Identity | None, planne
         if not set(keys) <= set(key.keys):
             before, now = ", ".join(keys), ", ".join(key.keys)
             raise ConfigError(
-                f"streams.{plan.name}.primary_key: found {now}, but {who} one row for each {before}: a row "
-                f"would replace all others with the same {now}. Change it back, or read everything again into a new "
-                "table: move this one away"
+                f"found {now}, but {who} one row for each {before}: a row would replace all others with the same "
+                f"{now}. Change it back, or read everything again into a new table: move this one away",
+                path=plan.where.below("primary_key"),
             )
 
 

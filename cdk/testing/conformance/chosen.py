@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from cdk.base.documents import place_in
+from cdk.base.documents import location_in
 from cdk.base.errors import CdkError, ConfigError
 from cdk.base.values import FieldValue, json_kind
 from cdk.base.yaml_file import YamlFile
@@ -33,7 +33,7 @@ def choose(name: str, path: str | None, cassette: str | None) -> None:
     try:
         file = Path(path or "")
         document = {} if path is None else YamlFile.load(file).value
-        config = with_variables(document, environment(file.parent), partial(place_in, file))
+        config = with_variables(document, environment(file.parent), partial(location_in, file))
         if not isinstance(config, dict):
             raise ConfigError(f"found {json_kind(document)}, expected an object", path=str(path))
         TestConnector.source, TestConnector.config, TestConnector.cassette = connector(name), config, cassette

@@ -67,7 +67,7 @@ def test_what_discover_offers_is_warned_of_where_its_schema_has_slips(caplog: py
         ),
         ({"streams": {}}, r'catalog.json: expected \{"streams": \[...\]\}'),
         ([], "a configured catalog"),
-        ('{"streams": [', r"catalog.json: is not JSON: .*line 1, column 14"),
+        ('{"streams": [', r"catalog.json:1:14: is not JSON"),
     ],
 )
 def test_a_catalog_that_is_none_says_where(tmp_path: Path, value: Json, said: str) -> None:

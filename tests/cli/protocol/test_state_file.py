@@ -97,9 +97,9 @@ def test_no_file_is_no_state() -> None:
         ('{"usres": {"page": 3}}', r"expected a state message .*map from stream name \(orders, users\) to state"),
         ('{"users": 3}', r"state.json: users: found 3, expected the state of this stream"),
         ("3", r"state.json: found 3, expected a list of state messages"),
-        ('{"users": {\n  "page" 3}}', r"state.json: is not JSON: .*line 2, column 10"),
-        ('{"type":"STATE","state":{}}\n[]\n', r"state.json:1: state: found \{\}, expected a state message"),
-        ('{"type":"LOG"}\nnonsense\n', r"state.json:2: is not JSON"),
+        ('{"users": {\n  "page" 3}}', r"state.json:2:10: is not JSON: "),
+        ('{"type":"STATE","state":{}}\n[]\n', r"state.json:1 state: found \{\}, expected a state message"),
+        ('{"type":"LOG"}\nnonsense\n', r"state.json:2:1: is not JSON"),
     ],
 )
 def test_anything_else_says_where_it_is_and_what_was_expected(tmp_path: Path, text: str, said: str) -> None:

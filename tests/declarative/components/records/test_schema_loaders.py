@@ -103,7 +103,7 @@ def test_a_file_that_is_no_schema_is_named(tmp_path: Path, text: str, said: str)
     with pytest.raises(ManifestError, match=said) as raised:
         schema({"type": "JsonFileSchemaLoader", "file_path": "s.json"}, folder=tmp_path)
 
-    assert raised.value.path == str(tmp_path / "s.json")
+    assert raised.value.path.startswith(str(tmp_path / "s.json"))
 
 
 def test_of_several_schemas_the_properties_count_and_the_earlier_wins() -> None:
