@@ -1517,6 +1517,13 @@ BUGS = [
         "    elif isinstance(value, Generator):",
         "    elif False:",
     ),
+    Bug(
+        "an error about a part of a file names its line",
+        "base/documents",
+        "        return location_in(path, location.keys)",
+        "        return location",
+        "tests/base/test_documents.py",
+    ),
     Bug("a file has so many levels", "base/yaml_file", "    if depth > _DEEPEST:", "    if False:"),
     Bug("a file has so many values", "base/yaml_file", "    if size > _MOST_VALUES:", "    if False:"),
     Bug("merges of merges do not grow", "base/yaml_file", "        node.value = list({", "        list({"),

@@ -58,61 +58,30 @@ def check_connector_or_pipeline(ctx: click.Context, /, pipeline: Path | None, **
 
 
 PROTOCOL_COMMANDS = (spec, check, discover, read)
-PREVIEW = LazyCommand(
-    "preview", help="Show the first records of a STREAM, each request and response, and why there is a next page."
-)
-LAZY_COMMANDS = (
-    LazyCommand("sync", help="Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit."),
-    LazyCommand(
-        "plan", help="Show what a sync of a PIPELINE file would read and write, in figures; reads and writes nothing."
-    ),
-    LazyCommand(
-        "tables", help="Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does."
-    ),
-    LazyCommand("query", help="Query the tables of a PIPELINE file in SQL; each table has the name of its stream."),
-    LazyCommand(
-        "runs",
-        help="List the last runs of a PIPELINE file, newest first: when, how long, rows, commits, and how each ended.",
-    ),
-    LazyCommand("state", help="Show the states of a PIPELINE file's streams, and change them between syncs."),
-    LazyCommand(
-        "new", help="Write a connector named NAME into a folder, with tests that pass, and what editors and CI need."
-    ),
-    LazyCommand(
-        "import",
-        help="Convert a source of another tool into a connector, and report what could not be converted faithfully.",
-    ),
-    PREVIEW,
-    LazyCommand(
-        "detect", help="Find in live responses where the records of a manifest's STREAM are, and how it is paginated."
-    ),
-    LazyCommand(
-        "record", help="Read a connector once, and record its requests and responses in a cassette, without secrets."
-    ),
-    LazyCommand(
-        "simulate", help="Show what the simulated API of a connector has, or serve it; no credentials, no network."
-    ),
-    LazyCommand("prove", help="Kill syncs of a connector, resume each, and compare with an undisturbed one."),
-    LazyCommand(
-        "validate", help="Check each FILE for mistakes: a manifest, a pipeline, a config, a catalog or a state."
-    ),
-    LazyCommand("schema", help="Print the JSON Schema of a KIND of files, for editors: `manifest` or `pipeline`."),
-    LazyCommand(
-        "doctor",
-        help="Check what a sync needs: versions, Java, disk space, and a PIPELINE's source, credentials, target and "
-        "state.",
-    ),
-    LazyCommand(
-        "ui",
-        help="Serve a page with the pipelines of this folder, their runs and states; draft, edit and try manifests on "
-        "it.",
-    ),
-    LazyCommand(
-        "mcp",
-        help="Run an MCP server: an assistant builds a connector with new, validate, preview, infer, plan, prove "
-        "and state.",
-    ),
-)
+_HELP = {
+    "sync": "Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit.",
+    "plan": "Show what a sync of a PIPELINE file would read and write, in figures; reads and writes nothing.",
+    "tables": "Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does.",
+    "query": "Query the tables of a PIPELINE file in SQL; each table has the name of its stream.",
+    "runs": "List the last runs of a PIPELINE file, newest first: when, how long, rows, commits, and how each ended.",
+    "state": "Show the states of a PIPELINE file's streams, and change them between syncs.",
+    "new": "Write a connector named NAME into a folder, with tests that pass, and what editors and CI need.",
+    "import": "Convert a source of another tool into a connector, and report what could not be converted faithfully.",
+    "preview": "Show the first records of a STREAM, each request and response, and why there is a next page.",
+    "detect": "Find in live responses where the records of a manifest's STREAM are, and how it is paginated.",
+    "record": "Read a connector once, and record its requests and responses in a cassette, without secrets.",
+    "simulate": "Show what the simulated API of a connector has, or serve it; no credentials, no network.",
+    "prove": "Kill syncs of a connector, resume each, and compare with an undisturbed one.",
+    "validate": "Check each FILE for mistakes: a manifest, a pipeline, a config, a catalog or a state.",
+    "schema": "Print the JSON Schema of a KIND of files, for editors: `manifest` or `pipeline`.",
+    "doctor": "Check what a sync needs: versions, Java, disk space, and a PIPELINE's source, credentials, target and "
+    "state.",
+    "ui": "Serve a page with the pipelines of this folder, their runs and states; draft, edit and try manifests on it.",
+    "mcp": "Run an MCP server: an assistant builds a connector with new, validate, preview, infer, plan, prove "
+    "and state.",
+}
+LAZY_COMMANDS = tuple(LazyCommand(name, help=text) for name, text in _HELP.items())
+PREVIEW = next(command for command in LAZY_COMMANDS if command.name == "preview")
 
 
 def run(argv: Sequence[str], source: Source | None = None) -> int:

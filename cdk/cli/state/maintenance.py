@@ -18,8 +18,7 @@ from cdk.cli.state.options import (
     pipeline_argument,
     translate_errors,
 )
-from cdk.lake.admin.table_audit import Audit
-from cdk.lake.admin.verify import StateFinding, audits, findings, orphan_files
+from cdk.lake.admin.verify import orphan_files, verify_tables
 
 _DAYS = 7
 
@@ -42,11 +41,7 @@ def verify(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> 
     Reads logs, names of files and their footers, no rows.
     """
     tables = [table for table in pipeline.tables(names) if table.exists]
-    issues, sums = list[StateFinding](), dict[str, Audit]()
-    for table in tables:
-        receipts, unreadable = audits(table)
-        issues += [*unreadable, *findings(table, pipeline.name, receipts)]
-        sums |= receipts
+    sums, issues = verify_tables(tables, pipeline.name)
     broken = any(issue.broken for issue in issues)
     if as_json:
         listed = [{"stream": issue.stream, "text": issue.text, "broken": issue.broken} for issue in issues]

@@ -86,11 +86,7 @@ class _Logged(click.ClickException):
 
     def __init__(self, error: click.ClickException) -> None:
         super().__init__(error.message)
-        self._exit_code = error.exit_code
-
-    @property
-    def exit_code(self) -> int:  # type: ignore[override]  # click defines it on the class, and reads it from the instance
-        return self._exit_code
+        self.exit_code = error.exit_code  # type: ignore[misc]  # click declares it on the class, and reads it from here
 
     def show(self, file: object = None) -> None:
         """Do nothing, as the error is in the log."""

@@ -1,7 +1,6 @@
 """Shows what a sync would do: in figures for `spark-cdk plan PIPELINE`, or with its first slices and records."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 
 import click
@@ -50,13 +49,13 @@ def plan(pipeline: Path, *, most: int, allow_custom_code: bool, as_json: bool) -
             print_json(**answer)
             return 1 if any(each["error"] is not None for each in answer["streams"]) else 0
         settings, runner = _runner(pipeline, secrets, trusted=allow_custom_code)
-        failed, streams, runs = False, list[str](), _Runs(settings)
+        failed, streams, runs = False, list[str](), _past_runs(settings)
         for each in runner.plan(most):
             failed |= each.failure is not None
             streams.append(each.plan.name)
             for line in _lines(each, runs):
                 click.echo(secrets.mask(line))
-        seconds = expected_seconds(runs.of_pipeline, streams)
+        seconds = expected_seconds(runs, streams)
         expected = [] if seconds is None else [f"expected to take {duration_text(seconds.amount)}: {seconds.how}"]
         for line in (*map(secrets.mask, runner.notes()), *expected, "nothing was written"):
             click.echo(line)
@@ -66,16 +65,14 @@ def plan(pipeline: Path, *, most: int, allow_custom_code: bool, as_json: bool) -
 def plan_json(pipeline: Path, secrets: Secrets, *, most: int = 10_000, trusted: bool = False) -> Json:
     """The object that `--json` prints. trusted: Python code that a manifest names may run. Raises ConfigError."""
     settings, runner = _runner(pipeline, secrets, trusted=trusted)
-    runs = _Runs(settings)
+    runs = _past_runs(settings)
     streams = [_as_json(each, runs, secrets.mask) for each in runner.plan(most)]
     return {
         "format": "spark-cdk-plan/1",
         "pipeline": settings.name,
         "target": settings.target.path,
         "streams": streams,
-        "expected_seconds": _expected_json(
-            expected_seconds(runs.of_pipeline, [str(each["stream"]) for each in streams])
-        ),
+        "expected_seconds": _expected_json(expected_seconds(runs, [str(each["stream"]) for each in streams])),
         "notes": [secrets.mask(note) for note in runner.notes()],
     }
 
@@ -86,25 +83,18 @@ def _runner(pipeline: Path, secrets: Secrets, *, trusted: bool) -> tuple[Pipelin
     return settings, SyncRunner(settings, source, learn=secrets.add)
 
 
-class _Runs:
-    """The past runs of a pipeline, loaded on first use."""
-
-    def __init__(self, settings: Pipeline) -> None:
-        self._settings, self.now = settings, system_clock()
-
-    @cached_property
-    def of_pipeline(self) -> Sequence[PastRun]:
-        """The last runs, newest first; empty for a target in an object store, whose tables are not listed."""
-        target, name = folder_at(self._settings.target.path, self._settings.target.storage), self._settings.name
-        if target.on_disk is None or not target.on_disk.is_dir():
-            return []
-        return past_runs(locations_in(target, name), target, name, _RUNS)[0]
+def _past_runs(settings: Pipeline) -> Sequence[PastRun]:
+    """The last runs of a pipeline, newest first; empty for a target in an object store, whose tables are not listed."""
+    target, name = folder_at(settings.target.path, settings.target.storage), settings.name
+    if target.on_disk is None or not target.on_disk.is_dir():
+        return []
+    return past_runs(locations_in(target, name), target, name, _RUNS)[0]
 
 
-def _lines(planned: PlannedRead, runs: _Runs) -> Iterator[str]:
+def _lines(planned: PlannedRead, runs: Sequence[PastRun]) -> Iterator[str]:
     plan = planned.plan
     yield f"{plan.name}: {plan.sync_mode}, {plan.write_mode} ({planned.writes}), {_start(planned.state)}"
-    for change in changes(planned, first_run=not runs.of_pipeline):
+    for change in changes(planned, first_run=not runs):
         yield f"  {change}"
     if planned.failure is not None:
         yield f"  cannot be planned: {planned.failure.message}"
@@ -115,7 +105,7 @@ def _lines(planned: PlannedRead, runs: _Runs) -> Iterator[str]:
     yield f"  {planned.slices:,}{more} {'slice' if planned.slices == 1 else 'slices'}{of}{windows}"
     if planned.least_requests is not None:
         yield f"  at least {planned.least_requests:,} requests to read, {planned.sent:,} to plan"
-    if (rows := expected_rows(planned, runs.of_pipeline, runs.now)) is not None:
+    if (rows := expected_rows(planned, runs, system_clock())) is not None:
         yield f"  about {rows.amount:,.0f} rows expected, {rows.how}"
     if planned.afterwards:
         yield f"  the state afterwards, at most: {_cursors(planned.afterwards)}"
@@ -157,7 +147,7 @@ def _expected_json(expected: Forecast | None) -> JsonValue:
     return None if expected is None else {"about": round(expected.amount, 3), "from": expected.how}
 
 
-def _as_json(planned: PlannedRead, runs: _Runs, mask: Mask) -> Mapping[str, object]:
+def _as_json(planned: PlannedRead, runs: Sequence[PastRun], mask: Mask) -> Mapping[str, object]:
     plan = planned.plan
     return {
         "stream": plan.name,
@@ -169,8 +159,8 @@ def _as_json(planned: PlannedRead, runs: _Runs, mask: Mask) -> Mapping[str, obje
         "partitions": planned.partitions,
         "new_partitions": planned.new_partitions,
         "quiet_partitions": planned.quiet_partitions,
-        "changes": [mask(change) for change in changes(planned, first_run=not runs.of_pipeline)],
-        "expected_rows": _expected_json(expected_rows(planned, runs.of_pipeline, runs.now)),
+        "changes": [mask(change) for change in changes(planned, first_run=not runs)],
+        "expected_rows": _expected_json(expected_rows(planned, runs, system_clock())),
         "first": planned.first,
         "last": planned.last,
         "complete": planned.complete,

@@ -46,11 +46,7 @@ class _Interrupted(click.ClickException):
     def __init__(self, number: int) -> None:
         how = "terminated (SIGTERM)" if number == signal.SIGTERM else "interrupted"
         super().__init__(f"{how}; what was committed is safe: run the sync again to continue")
-        self.number = number
-
-    @property
-    def exit_code(self) -> int:  # type: ignore[override]  # click defines it on the class, and reads it from the instance
-        return 128 + self.number
+        self.exit_code = 128 + number  # type: ignore[misc]  # click declares it on the class, and reads it from here
 
 
 @contextmanager

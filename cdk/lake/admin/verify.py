@@ -75,6 +75,16 @@ def audits(location: StreamLocation) -> tuple[dict[str, Audit], list[StateFindin
     return audited, broken
 
 
+def verify_tables(tables: Iterable[StreamLocation], pipeline: str) -> tuple[dict[str, Audit], list[StateFinding]]:
+    """Return the audits of tables and their histories, by name, and everything that is wrong with the tables."""
+    audited, wrong = dict[str, Audit](), list[StateFinding]()
+    for table in tables:
+        of_table, unreadable = audits(table)
+        audited |= of_table
+        wrong += [*unreadable, *findings(table, pipeline, of_table)]
+    return audited, wrong
+
+
 def findings(location: StreamLocation, pipeline: str, audited: Mapping[str, Audit]) -> Iterator[StateFinding]:
     """Yield what is wrong with a stream's state, files and receipts; nothing if all is well.
 

@@ -3,10 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import product
 
-import msgspec
-
 from cdk.base.values import FieldValue, to_json
-from cdk.protocol.messages import AirbyteStateMessage
 from cdk.testing.conformance.faults import Failing
 from cdk.testing.conformance.finding import Nonconforming
 from cdk.testing.conformance.resume_checks import compare
@@ -27,7 +24,7 @@ def check_statuses(subject: SuiteSubject) -> None:
                 expected="exit code 0, from STARTED to COMPLETE",
                 advice="run `spark-cdk read` with this config, and correct what it reports",
             )
-        kinds = [kind for kind in map(_kind, _of_stream(answer, name)) if kind in {"RECORD", "STATE"}]
+        kinds = [message["type"] for message in _of_stream(answer, name)]
         if kinds[-1:] not in ([], ["STATE"]):
             raise Nonconforming(
                 "no state follows the last record",
@@ -52,8 +49,7 @@ def check_failures(subject: SuiteSubject) -> None:
         for name in names:
             complete = _statuses(answer, name)[-1:] == ["COMPLETE"]
             failed = failed or not complete
-            records = sum(_kind(message) == "RECORD" for message in _of_stream(answer, name))
-            expected = len(first.records_of(name))
+            records, expected = len(answer.records_of(name)), len(first.records_of(name))
             if complete and records < expected:
                 raise Nonconforming(
                     f"the stream is COMPLETE with {records} of {expected} records, with {why}",
@@ -74,12 +70,10 @@ def check_failures(subject: SuiteSubject) -> None:
 
 def _check_rest(subject: SuiteSubject, names: Iterable[str], failed: CommandResult, why: str) -> None:
     """Check that a read from the last states of a failed read returns the remaining records."""
-    states = {m["state"]["stream"]["stream_descriptor"]["name"]: m["state"] for m in failed.of("STATE")}
-    messages = [msgspec.convert(state, AirbyteStateMessage) for state in states.values()]
-    rest = subject.read(state=messages, why=f"a read after {why}")
+    rest = subject.read(state=failed.state_messages, why=f"a read after {why}")
     for name in names:
-        before = [m["record"]["data"] for m in _of_stream(failed, name) if _kind(m) == "RECORD"]
-        compare(subject.first.records_of(name), [*before, *rest.records_of(name)], name, f"a read after {why}")
+        read = [*failed.records_of(name), *rest.records_of(name)]
+        compare(subject.first.records_of(name), read, name, f"a read after {why}")
 
 
 def check_secrets(subject: SuiteSubject) -> None:
@@ -107,11 +101,8 @@ def check_secrets(subject: SuiteSubject) -> None:
                 )
 
 
-def _kind(message: FieldValue) -> str:
-    return str(message["type"])
-
-
 def _of_stream(answer: CommandResult, name: str) -> Iterable[FieldValue]:
+    """Yield the records and states of a stream, in order."""
     for message in answer.messages:
         match message:
             case {"type": "RECORD", "record": {"stream": stream}} if stream == name:

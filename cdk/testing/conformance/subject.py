@@ -38,12 +38,11 @@ class Unanswered(Nonconforming):
     """Raised when a read sends a request that the cassette or the mock API has no response for."""
 
 
-class CommandResult(Struct, frozen=True):
-    """The result of a connector's command: its exit code, its protocol messages, and all of its output."""
+class CommandResult(ReadResult):
+    """The result of a connector's command: its protocol messages, its exit code, and all of its output as text."""
 
-    code: int
-    messages: list[FieldValue]
-    text: str
+    code: int = 0
+    text: str = ""
 
     def of(self, kind: str) -> list[FieldValue]:
         """Return the messages of a type."""
@@ -181,9 +180,8 @@ class SuiteSubject(Struct, frozen=True):
                     launch(self.source, arguments)
                 except SystemExit as end:
                     code = end.code if isinstance(end.code, int) else 1
-        return CommandResult(
-            code, [self._message(line, name) for line in lines], "\n".join([*lines, errors.getvalue()])
-        )
+        messages = [self._message(line, name) for line in lines]
+        return CommandResult(messages, code=code, text="\n".join([*lines, errors.getvalue()]))
 
     def _message(self, line: str, command: str) -> JsonObject:
         try:

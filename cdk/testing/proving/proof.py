@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from msgspec import Struct
 
 from cdk.base.errors import FatalError
-from cdk.lake.admin.verify import audits, findings
+from cdk.lake.admin.verify import verify_tables
 from cdk.lake.storage.object_store import folder_at
 from cdk.streams.source import Source
 from cdk.sync.settings.pipeline_file import Pipeline
@@ -212,18 +212,14 @@ class Verified(Struct, frozen=True):
 def verify(pipeline: Pipeline, source: Source) -> Verified:
     """Verify the existing tables, including histories. Here, a commit of rows without a receipt counts as broken."""
     tables = [plan.location for plan in _plans(pipeline, source) if plan.location.exists]
-    receipts, broken = 0, []
-    for table in tables:
-        audited, unreadable = audits(table)
-        receipts += sum(audit.receipts for audit in audited.values())
-        issues = (*unreadable, *findings(table, pipeline.name, audited))
-        broken += [f"{finding.stream}: {finding.text}" for finding in issues if finding.broken]
-        broken += [
-            f"{name}: commits without a receipt added or removed rows: {other}"
-            for name, audit in audited.items()
-            for other in audit.other_commits
-        ]
-    return Verified(receipts, broken)
+    audited, issues = verify_tables(tables, pipeline.name)
+    broken = [f"{finding.stream}: {finding.text}" for finding in issues if finding.broken]
+    broken += [
+        f"{name}: commits without a receipt added or removed rows: {other}"
+        for name, audit in audited.items()
+        for other in audit.other_commits
+    ]
+    return Verified(sum(audit.receipts for audit in audited.values()), broken)
 
 
 def _plans(pipeline: Pipeline, source: Source) -> Sequence[StreamPlan]:
