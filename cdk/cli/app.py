@@ -54,7 +54,7 @@ def check_connector_or_pipeline(ctx: click.Context, /, pipeline: Path | None, **
     if any(options[name] is not None for name in ("connector", "manifest_path", "config")):
         raise click.UsageError("a PIPELINE names its connector and its config: pass one or the other", ctx)
     shared = {name: options[name] for name in ("allow_custom_code", "egress")}
-    return cast("int", ctx.invoke(later_commands.check_pipeline, pipeline=pipeline, **shared))
+    return cast("int", ctx.invoke(LazyCommand("check_pipeline").load(), pipeline=pipeline, **shared))
 
 
 PROTOCOL_COMMANDS = (spec, check, discover, read)

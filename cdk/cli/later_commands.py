@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from cdk.base.lazy_names import lazy_names
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # `lazy_names` reads these imports, by name
     from cdk.cli.authoring.detect import detect
     from cdk.cli.authoring.doctor import check_pipeline, doctor
     from cdk.cli.authoring.new import import_, new
@@ -21,28 +21,6 @@ if TYPE_CHECKING:
     from cdk.cli.sync.command import sync
     from cdk.cli.sync.plan import plan
     from cdk.cli.ui.command import ui
-
-__all__ = [
-    "check_pipeline",
-    "detect",
-    "doctor",
-    "import_",
-    "mcp",
-    "new",
-    "plan",
-    "preview",
-    "prove",
-    "query",
-    "record",
-    "runs",
-    "schema",
-    "simulate",
-    "state",
-    "sync",
-    "tables",
-    "ui",
-    "validate",
-]
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_names(__name__)

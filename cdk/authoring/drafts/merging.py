@@ -7,10 +7,10 @@ key is merged separately, with its comments; in JSON files, each property or ele
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Generic, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import yaml
-from msgspec import Struct, field
+from msgspec import Struct
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonValue, as_object, as_string, canonical, from_json, to_json
@@ -27,44 +27,38 @@ _PROPERTIES = ("spec", "connection_specification", "properties")
 _BRANCHES = {_STREAMS[:1], _STREAMS, _PROPERTIES[:1], _PROPERTIES[:2], _PROPERTIES}
 _LISTS = {("streams",), (*_PROPERTIES[:2], "required")}
 
+_NEW, _CHANGED = "new", "changed by hand, left as it is"
+_REMOVED, _STALE = "removed by hand, not restored", "no longer described, removed"
+_HOMELESS = "new, but what they belong to was removed by hand"
+
 K = TypeVar("K")
 V = TypeVar("V")
 Key = tuple[str, ...]
 
 
-class Merge(Struct, Generic[K, V]):
-    """The result of a merge of named values. values: in the order of the user's, followed by the new ones."""
-
-    values: dict[K, V]
-    new: list[K] = field(default_factory=list)
-    changed: list[K] = field(default_factory=list)
-    removed: list[K] = field(default_factory=list)
-    stale: list[K] = field(default_factory=list)
-
-
-def merge(base: Mapping[K, V], mine: Mapping[K, V], new: Mapping[K, V]) -> Merge[K, V]:
+def merge(base: Mapping[K, V], mine: Mapping[K, V], new: Mapping[K, V]) -> tuple[dict[K, V], dict[str, list[K]]]:
     """Merge three ways: changes of `mine` since `base` are preserved, everything else is taken from `new`.
 
-    changed: names of preserved changes; removed: names that `mine` removed; stale: names that `new` no longer has, and
-    so neither has the merge.
+    Returns the values, in the order of the user's, followed by the new ones; and which names were `_NEW`, `_CHANGED` or
+    `_REMOVED` by the user, or `_STALE`: `new` no longer has them, and so neither has the merge.
     """
-    merged = Merge(dict(mine))
+    values, notes = dict(mine), {title: list[K]() for title in (_NEW, _HOMELESS, _CHANGED, _REMOVED, _STALE)}
     for key, value in mine.items():
         if base.get(key) != value:
             if new.get(key) != value:
-                merged.changed.append(key)
+                notes[_CHANGED].append(key)
         elif key in new:
-            merged.values[key] = new[key]
+            values[key] = new[key]
         else:
-            del merged.values[key]
-            merged.stale.append(key)
+            del values[key]
+            notes[_STALE].append(key)
     for key, value in new.items():
         if key not in mine and key not in base:
-            merged.values[key] = value
-            merged.new.append(key)
+            values[key] = value
+            notes[_NEW].append(key)
         elif key not in mine:
-            merged.removed.append(key)
-    return merged
+            notes[_REMOVED].append(key)
+    return values, notes
 
 
 def lock(files: Mapping[Path, str]) -> str:
@@ -123,7 +117,7 @@ def redrafted(folder: Path, drafted: Mapping[Path, str], *, adds: bool) -> Redra
             elif mine == base:
                 redraft.files[path] = new
             elif new not in {mine, base}:
-                redraft.notes.append(f"changed by hand, left as it is: {path}")
+                redraft.notes.append(f"{_CHANGED}: {path}")
         except (ValueError, yaml.YAMLError) as error:
             raise ConfigError(f"cannot be merged with a new draft: {error}", path=str(folder / path)) from error
     return redraft
@@ -138,7 +132,7 @@ def _readme(base: str, mine: str, new: str, notes: list[str]) -> str:
         further = [line for line in new.splitlines() if line.startswith("- ") and line not in mine.splitlines()]
         return "".join([mine, *(f"{line}\n" for line in further)])
     if base not in {mine, new}:
-        notes.append(f"changed by hand, left as it is: {_README}")
+        notes.append(f"{_CHANGED}: {_README}")
     return new if mine == base else mine
 
 
@@ -176,7 +170,7 @@ def _json(base: str, mine: str, new: str, _: list[str]) -> str:
     """Merge JSON: objects by property, lists of responses by their request."""
     documents = [from_json(text) for text in (base, mine, new)]
     old, own, drafted = map(_keyed, documents)
-    merged = merge(old, own, drafted).values
+    merged = merge(old, own, drafted)[0]
     value: JsonValue = list(merged.values()) if isinstance(documents[1], list) else merged
     return to_json(value, indent=True).decode() + "\n"
 
@@ -190,23 +184,18 @@ def _keyed(document: JsonValue) -> dict[str, JsonValue]:
 
 def _manifest(base: str, mine: str, new: str, notes: list[str]) -> str:
     old, own, drafted = (_parts(_in_block_style(text)) for text in (base, mine, new))
-    merged = merge(old, own, drafted)
-    order, homeless = list(own), []
-    for key in merged.new:
+    merged, titled = merge(old, own, drafted)
+    order = list(own)
+    for key in [*titled[_NEW]]:
         inside = [index for index, other in enumerate(order) if other[: len(key) - 1] == key[:-1]]
         if inside or not key[:-1]:
             order.insert(inside[-1] + 1 if inside else len(order), key)
         else:
-            homeless.append(key)
-    text = "".join(merged.values[key] for key in order if key in merged.values)
-    text = mine if merged.values == own else _with_empty_collections(text)
-    for title, keys in (
-        ("new", [key for key in merged.new if key not in homeless]),
-        ("new, but what they belong to was removed by hand", homeless),
-        ("changed by hand, left as it is", merged.changed),
-        ("removed by hand, not restored", merged.removed),
-        ("no longer described, removed", merged.stale),
-    ):
+            titled[_NEW].remove(key)
+            titled[_HOMELESS].append(key)
+    text = "".join(merged[key] for key in order if key in merged)
+    text = mine if merged == own else _with_empty_collections(text)
+    for title, keys in titled.items():
         if names := list(_names(keys)):
             notes.append(f"{title}: {', '.join(names)}")
     return text

@@ -24,10 +24,10 @@ EDIT = "        record_selector: {type: RecordSelector, extractor: {type: DpathE
 def test_a_merge_takes_each_change_of_either_side_and_of_both_the_hand_made(
     base: dict[str, int], mine: dict[str, int], new: dict[str, int]
 ) -> None:
-    merged = merge(base, mine, new).values
+    merged, _ = merge(base, mine, new)
 
-    assert merge(base, base, new).values == new
-    assert merge(base, mine, base).values == mine
+    assert merge(base, base, new)[0] == new
+    assert merge(base, mine, base)[0] == mine
     assert all(merged.get(key) == (mine if mine.get(key) != base.get(key) else new).get(key) for key in "abcd")
 
 
