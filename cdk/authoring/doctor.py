@@ -8,6 +8,7 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -78,8 +79,9 @@ def pipeline_findings(
     """
     yield from source_findings(source, settings.config, settings.target, clock=clock)
     yield _target_finding(settings)
-    if "://" not in settings.target.path:
-        yield disk_finding("disk of the target", Path(settings.target.path).absolute(), free)
+    with suppress(ConfigError):  # the finding of the target says so
+        if (path := folder_at(settings.target.path, settings.target.storage).on_disk) is not None:
+            yield disk_finding("disk of the target", path, free)
     yield _state_finding(settings)
 
 

@@ -68,3 +68,8 @@ def shown(value: object) -> str:
             return f"a list of {len(value)}" if value else "an empty list"
         case _:
             return repr(value)
+
+
+def reason_of(error: Exception) -> str:
+    """The reason of an error of a file, without its path, which the message of a `CdkError` already begins with."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonValue, Location
+from cdk.base.wording import reason_of
 
 try:
     from yaml import CSafeLoader as _SafeLoader  # five times faster, where libyaml is there
@@ -77,7 +78,7 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", path=str(path)) from error
+        raise ConfigError(f"cannot be read: {reason_of(error)}", path=str(path)) from error
 
 
 def _quote_it(text: str, mark: yaml.Mark | None) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cdk.base.errors import ConfigError
 from cdk.base.secret_names import looks_secret
+from cdk.base.wording import reason_of
 
 _MIN_UNUSED_LENGTH, _MIN_NAMED_LENGTH = 6, 4
 """Minimum lengths of values of `.env` to mask: those that no file uses, and those with a secret-looking name.
@@ -83,7 +84,7 @@ def _file_variables(folder: Path) -> Mapping[str, str]:
     try:
         values = dotenv_values(file, interpolate=False)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", path=str(file)) from error
+        raise ConfigError(f"cannot be read: {reason_of(error)}", path=str(file)) from error
     return {name: value for name, value in values.items() if value is not None}
 
 

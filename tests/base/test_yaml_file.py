@@ -123,6 +123,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
         YamlFile.load(path)
 
     assert caught.value.path == str(path)
+    assert str(caught.value).count(str(path)) == 1
 
 
 TEXTS = st.text("ab01: '\"{[-é\n\t#&*!<", max_size=8)

@@ -80,14 +80,13 @@ def tables_folder(pipeline: PipelineFile, *, missing: bool = False) -> Path:
 
     Raises ConfigError: the folder is missing, or the tables are in an object store.
     """
-    settings = pipeline.settings
-    if "://" in settings.target.path:
+    target = pipeline.target.on_disk
+    if target is None:
         raise ConfigError(
-            f"target.path: this command reads folders, and {settings.target.path} is the address of a store; "
+            f"target.path: this command reads folders, and {pipeline.settings.target.path} is the address of a store; "
             "use deltalake's DeltaTable(address) instead",
             path=str(pipeline.path),
         )
-    target = Path(settings.target.path).absolute()
     if not (missing or target.is_dir()):
         raise ConfigError("the folder is missing: run a sync, which creates it", path=str(target))
     return target

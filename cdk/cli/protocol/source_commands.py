@@ -12,6 +12,7 @@ from cdk.base.errors import CdkError, ConfigError
 from cdk.base.logs import logger
 from cdk.base.run import one_run
 from cdk.base.values import JsonSchema, Record, from_json, to_json
+from cdk.base.wording import reason_of
 from cdk.cli.config_file import load_config, opened
 from cdk.cli.options import FOLDER, FindSource, config_option, debug_option, with_egress, with_source
 from cdk.cli.output import Output
@@ -143,4 +144,4 @@ def _write(path: Path, declared: JsonSchema, schema: JsonSchema) -> None:
             return
         path.write_bytes(to_json(schema, indent=True) + b"\n")
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot be written: {error}", path=str(path)) from error
+        raise ConfigError(f"cannot be written: {reason_of(error)}", path=str(path)) from error

@@ -331,7 +331,7 @@ def _cursor_value(cursor: Cursor, to: str) -> object:
     """Return `to` as the cursor writes its values: the start of a window from there."""
     window = next(iter(cursor.windows(to, _FAR, again=False)), None)
     if window is None:
-        raise StateError(f"found {to!r}, expected a value before the cursor's own end")
+        raise StateError(f"found {to!r}, expected a value before the cursor's own end, and before the year {_FAR.year}")
     return window.start
 
 

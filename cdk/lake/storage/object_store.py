@@ -12,13 +12,14 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
 from cdk.base.errors import CdkError, ConfigError, TransientError
+from cdk.base.file_url import path_of
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue
 from cdk.lake.storage.credentials import SCHEMES, Kind, Options, file_system, for_delta, options_of, secrets_of
@@ -177,13 +178,11 @@ def folder_at(address: str, storage: Mapping[str, JsonValue], environ: Mapping[s
     storage: the options of a store; not used for a local folder. Raises ConfigError: when the address is not of a known
     store, or the store does not have the options.
     """
+    if address.startswith("file:"):
+        return LocalFolder(path_of(address))
     if "://" not in address:
         return LocalFolder(Path(address).absolute())
     parts = urlsplit(address)
-    if parts.scheme == "file":
-        if parts.netloc or not parts.path.startswith("/"):
-            raise ConfigError("expected three slashes and an absolute path: file:///folder", path=address)
-        return LocalFolder(Path(unquote(parts.path)))
     if parts.scheme not in SCHEMES:
         raise ConfigError(f"expected a folder, or an address that begins with {known_schemes()}", path=parts.scheme)
     key = parts.path.removeprefix("/").removesuffix("/")

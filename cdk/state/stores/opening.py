@@ -8,6 +8,7 @@ from typing import TypeAlias, cast
 from msgspec import Struct
 
 from cdk.base.errors import ConfigError
+from cdk.base.file_url import path_of
 from cdk.base.values import JsonValue, as_object
 from cdk.base.wording import did_you_mean
 from cdk.state.stores.objects import ObjectStore
@@ -100,13 +101,13 @@ def _open(kind: str, config: Mapping[str, JsonValue]) -> LogStore:
 
 def _settings(url: str) -> Mapping[str, JsonValue]:
     """Return the settings of the store at a URL or path."""
-    scheme, colon, rest = url.partition(":")
+    scheme, colon, _ = url.partition(":")
     if url == "memory:":
         return {"type": "memory"}
+    if url.startswith("file:"):
+        return {"type": "local", "config": {"path": str(path_of(url))}}
     if not colon or "/" in scheme:
         return {"type": "local", "config": {"path": url}}
-    if scheme == "file":
-        return {"type": "local", "config": {"path": rest.removeprefix("//")}}
     kind = "sql" if scheme.partition("+")[0] in {"sqlite", "postgresql", "mysql", "mariadb"} else "object"
     return {"type": kind, "config": {"url": url}}
 

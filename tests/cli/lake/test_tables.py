@@ -42,6 +42,15 @@ def commit(folder: Path, stream: str, saved: TableState, *, rows: int = 3) -> St
     return table
 
 
+def test_tables_at_a_file_url_are_those_of_its_folder(cli: CommandLine, folder: Path) -> None:
+    commit(folder, "orders", TableState("incremental", "append", complete=True))
+    by_path = cli("tables", "pipeline.yaml")
+    (folder / "pipeline.yaml").write_text(PIPELINE.replace("path: tables", f"path: file://{folder}/tables"))
+
+    assert cli("tables", "pipeline.yaml") == by_path
+    assert by_path.code == 0
+
+
 def test_each_table_has_a_row_with_what_the_next_sync_does(cli: CommandLine, folder: Path) -> None:
     commit(folder, "orders", TableState("incremental", "append", complete=True))
     waiting = (DataFile("a", 1, 1200, 0),)

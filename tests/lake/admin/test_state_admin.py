@@ -704,6 +704,12 @@ def test_an_import_says_what_is_read_again_and_what_is_skipped(
         assert adds != sentence.startswith((SKIPPED, "Every cursor"))
 
 
+@pytest.mark.parametrize("to", ["9001-01-01", "9999-12-31T23:59:59Z"])
+def test_a_rewind_beyond_all_windows_is_refused_by_the_year(to: str) -> None:
+    with pytest.raises(StateError, match="before the cursor's own end, and before the year 9000"):
+        rewound(TableState("incremental", "append", state=at(3)), Orders(), to)
+
+
 ENDED = {"__ab_full_refresh_sync_complete": True}
 
 

@@ -121,6 +121,8 @@ def test_a_file_is_put_on_a_disk_in_one_step(tmp_path: Path) -> None:
         ("gs://lake/raw", "gs://lake/raw"),
         ("abfss://box@acme.dfs.core.windows.net/raw", "abfss://box@acme.dfs.core.windows.net/raw"),
         ("file:///srv/my%20lake", "/srv/my lake"),
+        ("file:/srv/my%20lake", "/srv/my lake"),
+        ("file://localhost/srv/lake", "/srv/lake"),
         ("/srv/lake", "/srv/lake"),
     ],
 )
@@ -141,6 +143,8 @@ def test_addresses_that_are_understood(address: str, shown: str) -> None:
         ("s3://lake//raw", "plain prefix"),
         ("s3://lake/raw?x=1", "plain prefix"),
         ("file://host/lake", "expected three slashes"),
+        ("file:lake", "expected three slashes"),
+        ("file:///lake#1", "expected a path without"),
         (f"s3://key:{SECRET}@lake/raw", "s3://: access keys are not read from an address"),
     ],
 )

@@ -52,6 +52,9 @@ def test_the_kinds_of_stores_by_their_settings(tmp_path: Path) -> None:
 def test_the_kinds_of_stores_by_their_urls(tmp_path: Path) -> None:
     for url in (str(tmp_path / "a"), f"file://{tmp_path}/a", f"file:{tmp_path}/a"):
         assert open_store(url).address_of(KEY, 1) == f"{tmp_path}/a/default/shop/log/000000000001.json"
+    assert open_store(f"file://{tmp_path}/a%20b").address_of(KEY, 1).startswith(f"{tmp_path}/a b/default")
+    with pytest.raises(ConfigError, match="expected three slashes"):
+        open_store("file://state/a")
     assert isinstance(open_store("memory:"), MemoryStore)
     with closing(open_store(f"sqlite:///{tmp_path}/a.db")) as store:
         assert isinstance(store, SqlStore)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonObject, JsonValue, as_object
+from cdk.base.wording import reason_of
 from cdk.base.yaml_file import YamlFile
 
 CODE, SECRET, SETTING = "$code", "$secret", "$setting"
@@ -28,7 +29,7 @@ def _in_python(path: Path) -> JsonValue:
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, SyntaxError) as error:
-        raise ConfigError(f"cannot be read as Python: {error}", path=str(path)) from None
+        raise ConfigError(f"cannot be read as Python: {reason_of(error)}", path=str(path)) from None
     values = (_value(node) for node in ast.walk(tree) if isinstance(node, ast.Dict))
     return next((value for value in values if {"client", "resources"} <= as_object(value).keys()), None)
 
