@@ -30,7 +30,7 @@ def problems(row: Record, record: Record, json_columns: Collection[str] = ()) ->
 
     json_columns: fields whose columns may hold JSON, so that a text has quote marks there.
     """
-    rest = json.loads(row.get("_airbyte_additional") or "{}")
+    rest = json.loads(row.get("_airbyte_additional") or "{}", parse_float=Decimal)
     changed = {change["field"]: change["original"] for change in row["_airbyte_meta"]["changes"]}
     for name, said in record.items():
         value, column, shown = _as_json(said), column_of(name), _shown(name)
