@@ -46,7 +46,7 @@ _LETTER, _PADDING = 6.6, 10
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the random moments.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @file_option("--badge", "Write an SVG badge with the result.")
-@with_simulation()
+@with_simulation
 @with_egress
 def prove(
     find: FindSource,

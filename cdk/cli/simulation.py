@@ -59,37 +59,34 @@ def with_cassette(command: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-def with_simulation(of_pipeline: FindPipelineSource | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a command to answer its requests from a simulator of its connector, which also completes the config.
+def with_simulation(command: Callable[P, R], of_pipeline: FindPipelineSource | None = None) -> Callable[P, R]:
+    """Decorate `command` to answer its requests from a simulator of its connector, which also completes the config.
 
     of_pipeline: for a command that takes a pipeline file.
     """
 
-    def decorate(command: Callable[P, R]) -> Callable[P, R]:
-        @click.option("--simulate", is_flag=False, flag_value="", metavar="WORLD", help=_HELP)
-        @wraps(command)
-        def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            text = kwargs.pop("simulate", None)
-            if not isinstance(text, str):
-                return command(*args, **kwargs)
-            secrets = Secrets()
-            try:
-                simulator = _simulator(text, args, kwargs, secrets, of_pipeline)
-            except CdkError as error:
-                raise click.ClickException(secrets.mask(str(error))) from error
-            for name, why in simulator.missing.items():
-                click.echo(f"{name} is not simulated: {why}", err=True)
-            click.get_current_context().meta[_SIMULATED] = True
-            with simulator.playing(), temporary_config(simulator.config) as config:
-                if kwargs.get("pipeline") is None:
-                    kwargs["config"] = config
-                else:
-                    kwargs.update(_elsewhere(kwargs, simulator.config, _GENERATED))
-                return command(*args, **kwargs)
+    @click.option("--simulate", is_flag=False, flag_value="", metavar="WORLD", help=_HELP)
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        text = kwargs.pop("simulate", None)
+        if not isinstance(text, str):
+            return command(*args, **kwargs)
+        secrets = Secrets()
+        try:
+            simulator = _simulator(text, args, kwargs, secrets, of_pipeline)
+        except CdkError as error:
+            raise click.ClickException(secrets.mask(str(error))) from error
+        for name, why in simulator.missing.items():
+            click.echo(f"{name} is not simulated: {why}", err=True)
+        click.get_current_context().meta[_SIMULATED] = True
+        with simulator.playing(), temporary_config(simulator.config) as config:
+            if kwargs.get("pipeline") is None:
+                kwargs["config"] = config
+            else:
+                kwargs.update(_elsewhere(kwargs, simulator.config, _GENERATED))
+            return command(*args, **kwargs)
 
-        return run
-
-    return decorate
+    return run
 
 
 def replaced_parts() -> tuple[Mapping[str, JsonValue] | None, str] | None:

@@ -3,7 +3,7 @@
 import re
 import shlex
 from argparse import SUPPRESS, ArgumentError, ArgumentParser, Namespace
-from collections.abc import Callable
+from functools import partial
 from typing import NoReturn
 
 from cdk.base.errors import ConfigError
@@ -45,7 +45,7 @@ def curl_options(command: str) -> Namespace:
     parser.add_argument("-H", "--header", dest="headers", action="append", default=[])
     parser.add_argument("-G", "--get", dest="get", action="store_true", default=False)
     for name in _DATA:
-        parser.add_argument(name, dest="data", action="append", default=[], type=_kind(name))
+        parser.add_argument(name, dest="data", action="append", default=[], type=partial(_flagged, name))
     for dest, flags in _VALUES.items():
         parser.add_argument(*flags, dest=dest, default=None)
     parser.add_argument(*_SWITCHES, dest="switch", action="store_true")
@@ -92,10 +92,5 @@ def _unescaped(text: str) -> str:
         ) from None
 
 
-def _kind(flag: str) -> Callable[[str], tuple[str, str]]:
-    """Return an argument type that pairs the data with the flag that passed it."""
-
-    def data(text: str) -> tuple[str, str]:
-        return flag, text
-
-    return data
+def _flagged(flag: str, text: str) -> tuple[str, str]:
+    return flag, text

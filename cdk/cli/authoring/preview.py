@@ -47,7 +47,7 @@ _WIDEST, _GAP = 40, 1
 @click.option("--step", is_flag=True, help="Show a page, and ask before the next one is requested.")
 @number_option("--body", default=300, least=0, text="Characters of each body to show.")
 @json_option
-@with_simulation()
+@with_simulation
 @with_egress
 def preview(
     find: FindSource,

@@ -34,7 +34,7 @@ _DRIFTED = 1
 )
 @number_option("--sample", least=2, text="Retain N records of each page, where no page depends on the others.")
 @click.option("--drift", "compare", is_flag=True, help="Compare the source with the cassette; write nothing.")
-@with_simulation()
+@with_simulation
 @with_egress
 def record(
     find: FindSource,

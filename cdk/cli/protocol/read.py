@@ -56,7 +56,7 @@ W = TypeVar("W")
 @max_duration_option
 @max_requests_option
 @with_cassette
-@with_simulation()
+@with_simulation
 @with_egress
 @crash_report_option
 @debug_option

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import click
@@ -82,7 +83,7 @@ from cdk.sync.settings.pipeline_file import Pipeline, SparkOptions, StreamOption
 @click.option("--no-progress", is_flag=True, help="Show nothing while it runs; the summary is still printed.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only warnings and errors.")
 @with_cassette
-@with_simulation(known_source)
+@partial(with_simulation, of_pipeline=known_source)
 @with_egress
 def sync(
     pipeline: Path | None,
