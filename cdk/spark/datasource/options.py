@@ -62,7 +62,7 @@ _Count = Annotated[int, Field(ge=1)]
 class DataSourceOptions(BaseModel):
     """The options of one read, checked without importing or opening anything."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     connector: Annotated[str, AfterValidator(_connector)] | None = None
     manifest: _Path | None = None

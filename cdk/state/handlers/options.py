@@ -23,7 +23,7 @@ _PATH = "stateful_ingestion"
 class StatefulOptions(BaseModel):
     """The config block `stateful_ingestion`: DataHub's option names, and a few more. Frozen; refuses unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     enabled: bool = False
     """Whether state is used at all. If false, the run sees, skips, removes and stores nothing."""

@@ -88,7 +88,7 @@ def _switched(value: object) -> object:
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class SourceOptions(_Part):
@@ -139,7 +139,7 @@ class StreamOptions(_Part):
     trace_rows: record in each row, in a column of its own, the request that brought it.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
     sync_mode: SyncMode | None = None
     write_mode: WriteModeName | None = None
@@ -232,7 +232,7 @@ class Pipeline(_Part):
     max_age: how long ago a stream may have been read to its end. max_lag: how far its cursor may be behind the clock.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
     name: Annotated[str, AfterValidator(_name), Field(validation_alias=AliasChoices("name", "pipeline_name"))]
     source: SourceOptions

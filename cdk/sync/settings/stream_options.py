@@ -20,7 +20,7 @@ class RemoveStaleOptions(BaseModel):
     warns.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     removal: Literal["soft", "hard", "report"] = "soft"
     fail_safe_threshold: Annotated[float, Field(ge=0, le=100)] = 75.0
@@ -40,7 +40,7 @@ class SkipOptions(BaseModel):
     those of `StatefulOptions`.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     enabled: bool = True
     force_rerun: bool = False

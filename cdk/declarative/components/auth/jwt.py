@@ -15,7 +15,7 @@ from cdk.rest.auth.jwt import Algorithm, Jwt
 class _Part(BaseModel):
     """A part of a JwtAuthenticator: an object without a `type`."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 class JwtHeaders(_Part):

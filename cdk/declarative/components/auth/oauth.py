@@ -26,7 +26,7 @@ _CLIENT_SECRET = ("credentials", "client_secret")
 class RefreshTokenUpdater(BaseModel):
     """Declares that a refresh token works only once, and where in the config the next one is saved."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
     refresh_token_name: str = Field(
         "refresh_token", description="Name of the field with the new refresh token in the token response."

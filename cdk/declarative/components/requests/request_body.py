@@ -69,7 +69,7 @@ class RequestBodyJsonObject(AnyRequestBody):
 class GraphQlQuery(BaseModel):
     """A GraphQL query, and the keys that are sent beside it."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 
     query: str = Field(description="The GraphQL query.")
 
