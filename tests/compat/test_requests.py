@@ -1169,6 +1169,7 @@ def test_a_stream_written_in_python_whose_page_tokens_go_in_a_circle_is_an_error
     pages = [*range(before), *[before + n for n in range(circle)] * 4]
     for page in pages:
         joins.returns(json={"members": ["x"], "next": {"page": page}})
+    joins.returns(json={"members": []})
     asks = {"transformations": [{"type": "CustomTransformation", "class_name": "components.Joining"}]}
 
     run = read(source(tmp_path, JOINS, manifest(asks), api))

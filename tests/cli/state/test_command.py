@@ -1019,11 +1019,14 @@ def test_gc_leaves_a_table_with_a_damaged_state_out_and_says_so(
     users.add(None, 1, base=PAGES)
     (orders.root / "_cdk_state" / "other").mkdir()
     (orders.root / "_cdk_state" / "other" / "1.json").write_text("no json")
-    (users.root / "_cdk_state" / "shop" / "draft.json.1").write_text("{}")
+    drafts = [table.root / "_cdk_state" / "shop" / f"{7 << 20}.tmp" for table in (orders, users)]
+    for draft in drafts:
+        draft.write_text("{}")
 
     ran = state("gc", "--days", "0")
 
     assert ran.code == 1
+    assert [draft.exists() for draft in drafts] == [True, False]
     assert any(line.startswith("users: ") for line in ran.lines)
     assert "expected a state; remove it if it is no longer needed" in ran.lines[-1]
 
