@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cdk.base.errors import FatalError, PaginationLoop
 from cdk.base.process.connector_line import defined_at
-from cdk.base.records.raw_json_lines import json_lines
+from cdk.base.records.raw_json_lines import JsonLines, json_lines
 from cdk.base.values import NotJson, Record, copied
 from cdk.state.position import Checkpoint, Paging, Start, Trail
 from cdk.state.slice import Slice
@@ -207,13 +207,21 @@ class _Overlap:
         text = None if (lines := json_lines(records)) is None else lines.lines
         # Copied: whoever receives the records may change them and empty the list. Non-records are refused elsewhere.
         self._last = [dict(r) if type(r) is dict else r for r in records[-_TAIL:]] if text is None else text
+        if not last:
+            return 0
         if isinstance(last, bytes) and text is not None:
             # Most pages repeat nothing, and cost no more than a search for one line.
             end = text.find(b"\n")
             if (text if end < 0 else text[:end]) not in last:
                 return 0
             return _overlap(last.split(b"\n"), text.split(b"\n"))
-        return 0 if isinstance(last, bytes) or text is not None else _overlap(last, records[:_TAIL])
+        # One of the two may have been decoded, such as a page of one record, which may be an error in place of records.
+        earlier = _decoded(last)[-_TAIL:] if isinstance(last, bytes) else last
+        return _overlap(earlier, (records if text is None else _decoded(text))[:_TAIL])
+
+
+def _decoded(lines: bytes) -> Sequence[Record]:
+    return JsonLines(lines, lines.count(b"\n") + 1)
 
 
 def _overlap(last: Sequence[object], records: Sequence[object]) -> int:

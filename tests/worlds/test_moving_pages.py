@@ -245,6 +245,7 @@ def test_what_was_missed_since_records_left_is_warned_of_and_not_removed(  # noq
 @example(counts=[4], pages="page", kind="manifest", mode="overwrite without a key", request=2, come=1, blanks=True)
 @example(counts=[4], pages="page", kind="manifest", mode="overwrite", request=2, come=1, blanks=False)
 @example(counts=[8], pages="link", kind="python", mode="overwrite", request=2, come=2, blanks=True)
+@example(counts=[9], pages="offset", kind="manifest", mode="overwrite", request=4, come=1, blanks=False)
 @settings(max_examples=15, deadline=None)
 def test_records_that_others_move_to_the_next_page_are_there_once_or_warned_of(  # noqa: PLR0917 - as above
     tmp_path_factory: pytest.TempPathFactory,
