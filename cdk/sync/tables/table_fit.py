@@ -301,7 +301,11 @@ def _check_key_types(plan: StreamPlan, table: StreamTable, key: Identity, planne
         elif saved is not None and pa.types.is_string(old):
             old = JSON_TEXT if column in saved.json_keys else old
             source_spells = old is JSON_TEXT and column not in saved.keys
-        if (keeps_spelling(old, new) and not source_spells) or table.row_count() == 0:
+        same = keeps_spelling(old, new) and not source_spells
+        if same and new is JSON_TEXT is not old:
+            # A key that its column could not hold is noted as the source sent it: a string without quotes.
+            same = all(file.nulls == 0 for file in table.files(column))
+        if same or table.row_count() == 0:
             continue
         if is_refreshed(plan, saved):  # the existing rows will be removed
             continue
