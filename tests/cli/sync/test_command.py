@@ -148,7 +148,7 @@ def test_a_stream_of_the_pipeline_that_the_source_lacks_is_named_with_its_line(
     ran = cli(command, "pipeline.yaml")
 
     assert ran.code == 1
-    where = f"pipeline.yaml:{lines.index('  refsued: {}') + 1}: streams.refsued: "
+    where = f"pipeline.yaml:{lines.index('  refsued: {}') + 1} streams.refsued: "
     assert f"{where}the source has no stream 'refsued'; did you mean 'refused'?" in ran.stderr
 
 
