@@ -148,8 +148,9 @@ SPARKS ?=
 test-spark-versions: $(VENV)/.installed-dev  ## what each version of Spark can do, and refuses (SPARKS='3.5 4.0'); 1.2 GB each
 	$(BIN)/python -m tests.spark.versions $(SPARKS)
 
-test-lowest: $(VENV)/lowest/.installed  ## the tests without Spark, with the lowest version of each dependency (ARGS=tests/state)
-	$(VENV)/lowest/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m 'not spark' $(ARGS)
+test-lowest: $(VENV)/lowest/.installed  ## the tests without Spark and its data source, with the lowest version of each dependency (ARGS=tests/state)
+	$(VENV)/lowest/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m 'not spark' \
+		--ignore=tests/spark --ignore-glob='*/test_streaming_*' $(ARGS)
 
 # Versions of Spark have a target of their own. Of all installers, uv alone can choose the lowest versions.
 $(VENV)/lowest/.installed: pyproject.toml | $(BIN)/python

@@ -61,9 +61,10 @@ def _leaves(error: "ValidationError") -> "Iterator[ValidationError]":
     for inner in error.context:
         branches.setdefault(inner.schema_path[0], []).append(inner)
 
-    def unlikely(errors: "list[ValidationError]") -> tuple[int, int, int]:
+    def unlikely(errors: "list[ValidationError]") -> tuple[bool, int, int, int]:
         other_type = sum(e.validator == "type" and e.instance is error.instance for e in errors)
-        return other_type, sum(e.validator in _CONSTANT_KEYWORDS for e in errors), len(errors)
+        constants = sum(e.validator in _CONSTANT_KEYWORDS for e in errors)
+        return any(e.validator_value == "null" for e in errors), other_type, constants, len(errors)
 
     for inner in min(branches.values(), key=unlikely):
         yield from _leaves(inner)

@@ -141,3 +141,10 @@ def test_what_is_in_an_object_is_not_shown_since_a_misspelt_secret_may_be_there(
 def test_a_schema_that_is_none_is_the_connectors_fault() -> None:
     with pytest.raises(ConfigError, match="config_schema is not a valid JSON Schema"):
         mismatches({}, {"properties": {"a": {"type": "strnig"}}})
+
+
+def test_where_null_is_one_of_two_forms_the_other_was_meant() -> None:
+    schema: JsonSchema = {"properties": {"at": {"anyOf": [{"type": "null"}, {"type": "object", "required": ["day"]}]}}}
+
+    assert mismatches({"at": 5}, schema) == [(("at",), "found 5, expected an object")]
+    assert mismatches({"at": {}}, schema) == [(("at", "day"), "found nothing, expected a value")]
