@@ -6,7 +6,7 @@ The module is the connector of the pipeline: `source` has the stream of the worl
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -14,13 +14,12 @@ from io import StringIO
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-import click
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from cdk import DatetimeCursor, Item, Json, Page, PagedStream, Partition, Slice, Stream, list_partitions
 from cdk.base.task_map import run_inline
-from cdk.cli.state.command import state
+from cdk.cli.app import run
 from cdk.lake.delta.pinned_table import app_of
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.parquet.table_files import commit_at
@@ -223,14 +222,10 @@ class World:
 
     def state(self, verb: str, *argv: str, owner: str = "shop") -> Ended:
         """Run a verb of `spark-cdk state`."""
-        shown = StringIO()
         path = str(self.folder / f"{owner}.json")
-        try:
-            with redirect_stdout(shown):
-                code = state.main([verb, path, *argv], standalone_mode=False)
-        except click.ClickException as error:
-            return Ended(error.exit_code, error.format_message())
-        return Ended(int(code or 0), shown.getvalue())
+        with redirect_stdout(StringIO()) as shown, redirect_stderr(StringIO()) as errors:
+            code = run(["state", verb, path, *argv])
+        return Ended(code, shown.getvalue() + (errors.getvalue() if code else ""))
 
     def shown(self, owner: str = "shop") -> Json:
         """What `show --json` says of the stream."""
