@@ -565,7 +565,7 @@ class Times(RuleBasedStateMachine):
             self._may_come_again(name, numbers)
             self._may_come_late(reading, {*numbers, *some})
         else:
-            self.model.copies.more.update(n for n in some if n < reading.read)
+            reading.late |= {n for n in some if n < reading.read}
             reading.again |= {n for n in numbers if n < reading.read}
         reading.moved(number(self._marker(name) or 0), self._moment(reading), None)
 
@@ -664,7 +664,7 @@ class Times(RuleBasedStateMachine):
         """How often syncs that were interrupted may have brought each record."""
         count, readings = len(self.server.records), self.model.readings.values()
         cut = (reading.to_read(count, whole=self.whole) for reading in readings if reading.cut)
-        return Counter(chain.from_iterable(cut))
+        return Counter(chain.from_iterable([*cut, *(reading.late for reading in readings)]))
 
     def _check_copies(self, numbers: Counter[int], unsure: set[int]) -> None:
         if self.mode != "append":

@@ -32,7 +32,7 @@ class Reading:
     rows that were deleted while it was cut or busy, and of those that others added while it was busy with several
     streams: its commit may have come before or after that. moments: what each of its states is of, by its number;
     known_to: the greatest number of which that is known. edited: a person has set it into the middle of a read.
-    again: records that a person has it read once more.
+    again: records that a person has it read once more. late: others that it may read once more then, as it looks back.
     """
 
     read: int = 0
@@ -44,6 +44,7 @@ class Reading:
     known_to: int = 0
     edited: bool = False
     again: set[int] = field(default_factory=set)
+    late: set[int] = field(default_factory=set)
 
     def to_read(self, count: int, *, whole: bool) -> Iterator[int]:
         """The records, of so many, that the next sync to get to its end has read in all."""
@@ -127,8 +128,9 @@ class Model:
         numbers = [n for _, n in records]
         self.logged += Counter(numbers)
         self.copies.least += Counter(numbers)
+        self.copies.more.update(self.readings[name].late)
         self.readings[name].cut = False
-        self.readings[name].again = set()
+        self.readings[name].again, self.readings[name].late = set(), set()
 
     @property
     def unsure(self) -> set[int]:
