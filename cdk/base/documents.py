@@ -1,9 +1,10 @@
-"""Reads JSON and YAML documents of users; errors name the place in the file."""
+"""Reads JSON and YAML documents of users, and the paths of file URLs; errors name the place in the file."""
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from cdk import base
 from cdk.base.errors import ConfigError
@@ -72,3 +73,16 @@ def parse_json(text: bytes, file: str, line: int = 1) -> JsonValue:
     if text.count(b"[") + text.count(b"{") > _DEEPEST and is_deeper(value, _DEEPEST):
         raise ConfigError(f"is nested deeper than {_DEEPEST} levels; flatten it", path=file)
     return value
+
+
+def path_of(url: str) -> Path:
+    """The path of a file URL, `file:///folder` or `file:/folder`, with its percent-escapes decoded.
+
+    Raises ConfigError: it names a host, a relative path, a query or a fragment.
+    """
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise ConfigError("expected three slashes and an absolute path: file:///folder", path=url)
+    if "?" in url or "#" in url:
+        raise ConfigError("expected a path without ? and #; in a file URL they are written %3F and %23", path=url)
+    return Path(unquote(parts.path))

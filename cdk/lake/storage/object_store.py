@@ -18,8 +18,8 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
+from cdk.base.documents import path_of
 from cdk.base.errors import CdkError, ConfigError, TransientError
-from cdk.base.file_url import path_of
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue
 from cdk.lake.storage.credentials import SCHEMES, Kind, Options, file_system, for_delta, options_of, secrets_of

@@ -7,8 +7,8 @@ from typing import TypeAlias, cast
 
 from msgspec import Struct
 
+from cdk.base.documents import path_of
 from cdk.base.errors import ConfigError
-from cdk.base.file_url import path_of
 from cdk.base.values import JsonValue, as_object
 from cdk.base.wording import did_you_mean
 from cdk.state.stores.objects import ObjectStore
