@@ -35,6 +35,11 @@ class StreamDescriptor(WireModel, frozen=True):
         return self.name if self.namespace is None else f"{self.namespace}.{self.name}"
 
 
+def _empty_schema() -> JsonObject:
+    """Not `dict`, whose empty result msgspec would omit."""
+    return {}
+
+
 class AirbyteStream(WireModel, frozen=True):
     """A stream as a source offers it.
 
@@ -44,7 +49,7 @@ class AirbyteStream(WireModel, frozen=True):
     """
 
     name: str
-    json_schema: JsonObject = field(default_factory=dict)
+    json_schema: JsonObject = field(default_factory=_empty_schema)
     supported_sync_modes: list[SyncMode] = field(default_factory=lambda: [SyncMode.FULL_REFRESH])
     source_defined_cursor: bool | None = None
     default_cursor_field: list[str] | None = None

@@ -7,7 +7,7 @@ import pytest
 from msgspec import ValidationError, convert
 
 from cdk.base.values import Json
-from cdk.protocol.catalog import ConfiguredAirbyteCatalog, StreamDescriptor, SyncMode
+from cdk.protocol.catalog import AirbyteCatalog, AirbyteStream, ConfiguredAirbyteCatalog, StreamDescriptor, SyncMode
 from cdk.protocol.lines import message_line
 from cdk.protocol.messages import (
     AdvancedAuth,
@@ -140,3 +140,10 @@ def test_a_message_read_back_is_the_message_written() -> None:
 def test_descriptors_are_equal_and_hash_by_value() -> None:
     assert len({StreamDescriptor(name="a"), StreamDescriptor(name="a"), StreamDescriptor(name="a", namespace="n")}) == 2
     assert str(StreamDescriptor(name="a", namespace="n")) == "n.a"
+
+
+def test_an_empty_schema_is_written() -> None:
+    message = AirbyteMessage(type=Type.CATALOG, catalog=AirbyteCatalog(streams=[AirbyteStream(name="a")]))
+
+    (stream,) = wire(message)["catalog"]["streams"]
+    assert stream == {"name": "a", "json_schema": {}, "supported_sync_modes": ["full_refresh"]}
