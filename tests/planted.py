@@ -2608,8 +2608,8 @@ BUGS = [
     Bug(
         "pages before a resumed one are not missed",
         "streams/paged",
-        "self._whole = start.cursor is None and slice.window is None",
-        "self._whole = slice.window is None",
+        "self._counts_all = start.cursor is None and slice.window is None",
+        "self._counts_all = slice.window is None",
         "tests/rest/pagination/test_last_page.py",
     ),
     Bug("the later row of a read wins", "lake/parquet/dedup", "for name in (CURSOR, RAW_ID)", "for name in (CURSOR,)"),
@@ -4156,7 +4156,7 @@ BUGS = [
     Bug(
         "a page token is no secret",
         "testing/cassettes/scrubbing",
-        "any(value in text for text in self._seen)}",
+        "any(value in text for text in self._texts)}",
         "False}",
     ),
     Bug(

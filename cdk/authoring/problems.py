@@ -40,12 +40,12 @@ class Problems:
 
     def __init__(self, file: Path, secrets: Secrets) -> None:
         self._file, self._secrets = file, secrets
-        self._found: dict[Problem, None] = {}
+        self._problems: dict[Problem, None] = {}
 
     @property
     def all(self) -> list[Problem]:
         """All problems without duplicates, errors first, in the order of their lines."""
-        return sorted(self._found, key=lambda each: (not each.certain, each.file != str(self._file), each.line or 0))
+        return sorted(self._problems, key=lambda each: (not each.certain, each.file != str(self._file), each.line or 0))
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
@@ -78,11 +78,11 @@ class Problems:
         if not placed and " " in where and not os.path.exists(where):  # noqa: PTH110 - a Path raises for a long sentence
             message, where = f"{where}: {message}", ""
         message = self._secrets.mask(message)
-        if not (certain or placed) and any(known.message in message for known in self._found):
+        if not (certain or placed) and any(known.message in message for known in self._problems):
             return
         location = self._located(where)
         path = self._secrets.mask(dotted(location.keys))
-        self._found[Problem(location.file, message, location.line, location.column, path, certain)] = None
+        self._problems[Problem(location.file, message, location.line, location.column, path, certain)] = None
 
     def _located(self, where: str) -> Location:
         """Return a place with its line, if it is in this file."""

@@ -90,13 +90,13 @@ def warnings_on_stderr(secrets: Secrets) -> AbstractContextManager[None]:
     return log_records(show, logging.getLogger(), level=logging.WARNING)
 
 
-def retries_on_stderr(secrets: Secrets, say: Callable[[str], object] | None = None) -> AbstractContextManager[None]:
+def retries_on_stderr(secrets: Secrets, show: Callable[[str], object] | None = None) -> AbstractContextManager[None]:
     """Print the retries in the block and their waits, one per line, secrets masked.
 
-    say: called with each line instead of printing it to standard error.
+    show: called with each line instead of printing it to standard error.
     """
-    show = say or partial(click.echo, err=True)
-    return log_records(lambda record: show(secrets.mask(record.getMessage())), retries, lowest=logging.INFO)
+    show_line = show or partial(click.echo, err=True)
+    return log_records(lambda record: show_line(secrets.mask(record.getMessage())), retries, lowest=logging.INFO)
 
 
 def _reader_is_gone() -> bool:

@@ -52,7 +52,7 @@ class Output:
         if self._interrupted:
             raise KeyboardInterrupt
 
-    def say(self, message: AirbyteMessage) -> None:
+    def write_message(self, message: AirbyteMessage) -> None:
         """Write a message as one line."""
         self.write(message_line(message))
 

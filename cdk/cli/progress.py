@@ -57,7 +57,7 @@ class Progress(ReadObserver):
         else:
             self._console.print(self._table())
 
-    def say(self, text: str) -> None:
+    def show_line(self, text: str) -> None:
         """Print a line above the table; does nothing if standard output is a terminal, which already shows the log."""
         if self._moving:
             self._console.print(Text(text))

@@ -26,7 +26,7 @@ class ConnectorStateManager:
 
     def __init__(self, messages: Iterable[AirbyteStateMessage] = ()) -> None:
         self._blobs: dict[StreamDescriptor, JsonValue] = {}
-        self._said: set[StreamDescriptor] = set()
+        self._emitted: set[StreamDescriptor] = set()
         for i, message in enumerate(messages):
             self._load(message, f"state[{i}]")
 
@@ -79,10 +79,10 @@ class ConnectorStateManager:
             encode(state, incremental=stream.cursor_field is not None, resumable=stream.supports_checkpointing)
             or stream.empty_state
         )
-        if is_same(blob, self._blobs.get(descriptor)) and (descriptor in self._said or not final):
+        if is_same(blob, self._blobs.get(descriptor)) and (descriptor in self._emitted or not final):
             return None
         self._blobs[descriptor] = blob
-        self._said.add(descriptor)
+        self._emitted.add(descriptor)
         return self.create_state_message(stream.name, stream.namespace)
 
     def update_state_for_stream(self, stream_name: str, namespace: str | None, value: JsonValue) -> None:

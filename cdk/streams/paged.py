@@ -243,7 +243,7 @@ class _Count:
 
     def __init__(self, slice: Slice) -> None:
         start = slice.start
-        self._whole = start.cursor is None and slice.window is None
+        self._counts_all = start.cursor is None and slice.window is None
         self._pages = self._records = 0
         self._last: PageSource | None = None
         self.total = start.listing.total if isinstance(start, Checkpoint) else 0
@@ -258,7 +258,7 @@ class _Count:
 
     def says_end(self, source: PageSource) -> bool:
         """Whether a page says that nothing follows the records counted so far."""
-        known = self._whole and self._records
+        known = self._counts_all and self._records
         return source.says_end is not None and source.says_end(self._records, self._pages if known else 0)
 
     def moved(self) -> str:
@@ -278,7 +278,7 @@ class _Count:
     def unread(self) -> str:
         """A warning if the last page reports more records than all pages had; empty if not."""
         unread = None if self._last is None else self._last.unread
-        if not self._whole or self._pages < 2 or unread is None:  # noqa: PLR2004 - one is the only page
+        if not self._counts_all or self._pages < 2 or unread is None:  # noqa: PLR2004 - one is the only page
             return ""
         return unread(self._records, self._pages)
 

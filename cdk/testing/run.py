@@ -124,7 +124,7 @@ def _opened(
     if isinstance(source, Stream):
         return [source], SecretCheck()
     opened = connector(source)
-    opened.events = _Hearing(result, secrets)
+    opened.events = _ResultEvents(result, secrets)
     settings = prepared_config(config, opened, "config", secrets)
     return opened.open(settings), SecretCheck(secret_values(opened.config_schema, settings))
 
@@ -148,7 +148,7 @@ def _missing(state: StreamDescriptor, known: Collection[StreamDescriptor]) -> st
     return f"{str(state)!r}{did_you_mean(str(state), map(str, known))}"
 
 
-class _Hearing(Events):
+class _ResultEvents(Events):
     def __init__(self, result: ReadResult, secrets: Secrets) -> None:
         self._result, self._secrets = result, secrets
 

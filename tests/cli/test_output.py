@@ -32,7 +32,9 @@ def test_pages_larger_than_a_pipe_arrive_whole_from_several_threads() -> None:
 def test_a_message_is_one_line() -> None:
     read_end, write_end = os.pipe()
 
-    Output(write_end).say(AirbyteMessage(type=Type.LOG, log=AirbyteLogMessage(level=Level.INFO, message="a\nb")))
+    Output(write_end).write_message(
+        AirbyteMessage(type=Type.LOG, log=AirbyteLogMessage(level=Level.INFO, message="a\nb"))
+    )
 
     os.close(write_end)
     assert lines_from(read_end) == [b'{"type":"LOG","log":{"level":"INFO","message":"a\\nb"}}\n']

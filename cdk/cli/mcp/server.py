@@ -70,7 +70,7 @@ class Tools:
     """The tools. One runs at a time, because each listens to the log of the connector that it reads."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._workspace, self._one = workspace, Lock()
+        self._workspace, self._lock = workspace, Lock()
 
     def new(
         self,
@@ -194,7 +194,7 @@ class Tools:
     def _answering(self) -> Iterator[Secrets]:
         """Yield the secrets to mask, and turn errors into ToolErrors without secrets."""
         secrets = Secrets()
-        with self._one:
+        with self._lock:
             try:
                 yield secrets
             except (Exception, SystemExit) as error:  # noqa: BLE001 - a connector's own code; its text may hold secrets

@@ -27,7 +27,7 @@ def offered(streams: Iterable[Stream], schema: Callable[[Stream], JsonSchema] | 
 
 def whole_catalog(streams: Iterable[Stream]) -> ConfiguredAirbyteCatalog:
     """Return a configured catalog with all streams; those with a cursor are incremental."""
-    return ConfiguredAirbyteCatalog(streams=[_want(_offer(stream, stream.json_schema())) for stream in streams])
+    return ConfiguredAirbyteCatalog(streams=[_configured(_offer(stream, stream.json_schema())) for stream in streams])
 
 
 def load_catalog(path: Path) -> ConfiguredAirbyteCatalog:
@@ -69,11 +69,11 @@ def _catalog_in(path: Path) -> tuple[Location, JsonValue]:
 def configured_stream(item: JsonValue, where: Location) -> ConfiguredAirbyteStream:
     """Convert a stream of a catalog, configured or as `discover` prints it. Raises ConfigError with each place."""
     if isinstance(item, Mapping) and "stream" not in item and "name" in item:
-        return _want(as_model(AirbyteStream, item, where))
+        return _configured(as_model(AirbyteStream, item, where))
     return as_model(ConfiguredAirbyteStream, item, where)
 
 
-def _want(stream: AirbyteStream) -> ConfiguredAirbyteStream:
+def _configured(stream: AirbyteStream) -> ConfiguredAirbyteStream:
     incremental = SyncMode.INCREMENTAL in stream.supported_sync_modes
     return ConfiguredAirbyteStream(
         stream=stream,

@@ -75,7 +75,7 @@ def read(
 ) -> int:
     """Read the streams of a catalog, resuming from a state, and print their records and states."""
 
-    def say(output: Output) -> None:
+    def answer(output: Output) -> None:
         crashes = CrashReports(crash_folder, output.secrets)
         with crashes.writing():
             run(output, crashes)
@@ -102,7 +102,7 @@ def read(
 
     limited = RunScope(shared={Interruption: Interruption(max_duration)}).working()
     with limited, leasing(RequestLease(max_requests)):
-        return run_protocol_command(say, debug=debug)
+        return run_protocol_command(answer, debug=debug)
 
 
 @contextmanager
@@ -151,5 +151,5 @@ def _observing(output: Output) -> Iterator[ReadObserver]:
         return
     from cdk.cli.progress import Progress  # noqa: PLC0415 - rich is only worth its import on a terminal
 
-    with Progress(output.secrets.mask) as progress, retries_on_stderr(output.secrets, progress.say):
+    with Progress(output.secrets.mask) as progress, retries_on_stderr(output.secrets, progress.show_line):
         yield progress

@@ -38,7 +38,7 @@ from cdk.streams.stream import Stream
 def spec(find: FindSource, *, debug: bool) -> int:
     """Print the schema of the connector's config."""
 
-    def say(output: Output) -> None:
+    def answer(output: Output) -> None:
         source = find()
         auth = source.advanced_auth
         specification = ConnectorSpecification(
@@ -46,9 +46,9 @@ def spec(find: FindSource, *, debug: bool) -> int:
             documentation_url=source.documentation_url,
             advanced_auth=None if auth is None else msgspec.convert(auth, AdvancedAuth),
         )
-        output.say(AirbyteMessage(type=Type.SPEC, spec=specification))
+        output.write_message(AirbyteMessage(type=Type.SPEC, spec=specification))
 
-    return run_protocol_command(say, debug=debug)
+    return run_protocol_command(answer, debug=debug)
 
 
 @click.command()
@@ -59,7 +59,7 @@ def spec(find: FindSource, *, debug: bool) -> int:
 def check(find: FindSource, *, config: Path | None, debug: bool) -> int:
     """Check whether the connection works with a config."""
 
-    def say(output: Output) -> None:
+    def answer(output: Output) -> None:
         source = find()
         source.events = ProtocolEvents(output, config)
         try:
@@ -70,9 +70,9 @@ def check(find: FindSource, *, config: Path | None, debug: bool) -> int:
             status = AirbyteConnectionStatus(status=CheckStatus.FAILED, message=output.secrets.mask(error_text(error)))
         else:
             status = AirbyteConnectionStatus(status=CheckStatus.SUCCEEDED)
-        output.say(AirbyteMessage(type=Type.CONNECTION_STATUS, connection_status=status))
+        output.write_message(AirbyteMessage(type=Type.CONNECTION_STATUS, connection_status=status))
 
-    return run_protocol_command(say, debug=debug)
+    return run_protocol_command(answer, debug=debug)
 
 
 _MOST = 3
@@ -100,14 +100,14 @@ def discover(find: FindSource, *, config: Path | None, infer: bool, schemas: Pat
     if schemas is not None and not infer:
         raise click.UsageError("--schemas writes what --infer finds; pass both")
 
-    def say(output: Output) -> None:
+    def answer(output: Output) -> None:
         source, settings = opened(find, config, output.secrets, ProtocolEvents(output, config))
         streams = source.open(settings) if infer else source.streams(settings)
         with one_run(), retries_shown(output):
             catalog = offered(streams, partial(_shown, schemas)) if infer else offered(streams)
-        output.say(AirbyteMessage(type=Type.CATALOG, catalog=catalog))
+        output.write_message(AirbyteMessage(type=Type.CATALOG, catalog=catalog))
 
-    return run_protocol_command(say, debug=debug)
+    return run_protocol_command(answer, debug=debug)
 
 
 def _shown(folder: Path | None, stream: Stream) -> JsonSchema:

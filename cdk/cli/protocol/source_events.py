@@ -47,7 +47,7 @@ class ProtocolEvents(Events):
             emitted_at=float(milliseconds(system_clock())),
             connector_config=content,
         )
-        self._output.say(AirbyteMessage(type=Type.CONTROL, control=control))
+        self._output.write_message(AirbyteMessage(type=Type.CONTROL, control=control))
 
     def waiting(self, stream: str, seconds: float) -> None:
         now, descriptor = system_clock(), StreamDescriptor(name=stream)

@@ -54,8 +54,8 @@ class Display:
         self._commit_due: float | None = None
         self._reports: Sequence[StreamReport] = ()
         self._paces: dict[str, Pace] = {}
-        self._said: dict[str, StreamReport] = {}
-        self._spoke = self._started
+        self._printed: dict[str, StreamReport] = {}
+        self._printed_at = self._started
         self._spinner = Spinner("dots")
         self.doing: Callable[[], Mapping[str, StreamActivity]] = dict
         self._ending = ""
@@ -81,9 +81,9 @@ class Display:
             if report.planned:
                 pace = self._paces.setdefault(report.name, Pace(now, now))
                 if report.pages != before.get(report.name, report).pages:
-                    pace.news = now
+                    pace.progressed = now
         if self._shown and not self._redraws:
-            self._say(reports, now)
+            self._print_changes(reports, now)
         self._reports = reports
 
     def note_ending(self, why: str) -> bool:
@@ -93,18 +93,18 @@ class Display:
             self._log.note(logging.WARNING, f"{why}: ending at the next checkpoints; a second signal ends it at once")
         return self._redraws or self._log is not None
 
-    def _say(self, reports: Sequence[StreamReport], now: float) -> None:
+    def _print_changes(self, reports: Sequence[StreamReport], now: float) -> None:
         """Print a line for each stream that has ended, and every few seconds one for each with new commits."""
         if not self._reports:
             self._line(f"{self._pipeline}: {counted(len(reports), 'stream')} to sync")
-        due = now - self._spoke >= _LINES_EVERY
+        due = now - self._printed_at >= _LINES_EVERY
         for report in reports:
-            known = self._said.get(report.name)
+            known = self._printed.get(report.name)
             ended = report.status is not Status.READING and (known is None or known.status is Status.READING)
             moved = report.commits != (known.commits if known else 0)
             if ended or (due and moved):
-                self._said[report.name] = report
-                self._spoke = now
+                self._printed[report.name] = report
+                self._printed_at = now
                 if report.status is Status.FAILED and not report.pages and self._log is None:
                     continue  # its error, before the first page, was logged in the previous line
                 self._line(f"{report.name}: {report.outcome}{_counts(report, self._remaining(report, now))}", report)
@@ -194,7 +194,7 @@ class Display:
 
     def _log_summary(self, log: JsonLog, result: SyncResult) -> None:
         if not self._shown:
-            self._say(result.streams, self._clock())
+            self._print_changes(result.streams, self._clock())
         for report in result.streams:
             for note in _notes(report):
                 log.note(logging.WARNING, note, stream=report.name)

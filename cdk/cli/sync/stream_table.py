@@ -31,19 +31,19 @@ class Pace(Struct):
     """The times when a stream started to read and when it last made progress, in seconds of the same clock."""
 
     started: float
-    news: float
+    progressed: float
 
     def rate(self, rows: int) -> float | None:
         """Rows per second up to the last progress; None before the first."""
-        seconds = self.news - self.started
+        seconds = self.progressed - self.started
         return rows / seconds if rows and seconds > 0 else None
 
     def remaining(self, report: StreamReport, now: float) -> float | None:
         """Estimated seconds to the end at the pace so far; None without a sound estimate, or once it has passed."""
         if not (report.all_planned and report.completed_slices):
             return None
-        each = (self.news - self.started) / report.completed_slices
-        remaining = each * (report.planned - report.completed_slices) - (now - self.news)
+        each = (self.progressed - self.started) / report.completed_slices
+        remaining = each * (report.planned - report.completed_slices) - (now - self.progressed)
         return remaining if remaining > 0 else None
 
 

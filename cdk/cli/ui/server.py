@@ -113,7 +113,7 @@ class Views:
     """The data that each page shows, as JSON for its template. Requests are handled one at a time."""
 
     def __init__(self, root: Path, *, trusted: bool) -> None:
-        self._root, self._workspace, self._one = root, Workspace(root, trusted=trusted), Lock()
+        self._root, self._workspace, self._lock = root, Workspace(root, trusted=trusted), Lock()
         self._templates = Jinja2Templates(_FILES / "templates")
         self._templates.env.filters["json"] = lambda value: to_json(value, str, indent=True).decode()
         self._templates.env.filters["figure"] = lambda number: "?" if number is None else f"{number:,}"
@@ -140,7 +140,7 @@ class Views:
 
     def _shown(self, template: str, view: View, request: Request, query: Mapping[str, str]) -> Response:
         secrets = Secrets()
-        with self._one:
+        with self._lock:
             context, status = _answered(view, request, secrets)
             # A state of a million partitions is 250 MB in a reference cycle, which would be freed much later.
             gc.collect()

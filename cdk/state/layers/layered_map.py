@@ -137,25 +137,25 @@ class LayeredMap(Mapping[str, str]):
 
     def updated(self, changes: Texts) -> "LayeredMap":
         """Return a copy with some texts set or, where the text is None, removed."""
-        news: dict[str, str | None] = {}
+        changed: dict[str, str | None] = {}
         length, size = self._length, self.size
         for key, text in changes.items():
             before = self.text(key)
             if text == before:
                 continue
-            news[key] = text
+            changed[key] = text
             if text is not None:
                 length, size = length + 1, size + len(key) + len(text)
             if before is not None:
                 length, size = length - 1, size - len(key) - len(before)
-        if not news:
+        if not changed:
             return self
-        most, layers = absorbed(list(map(len, self.layers)), len(news), length), list(self.layers)
+        most, layers = absorbed(list(map(len, self.layers)), len(changed), length), list(self.layers)
         if most == len(layers) or length < _FEW:
-            flat = _without_removed(joined([*layers, MemoryLayer(news)]), length)
+            flat = _without_removed(joined([*layers, MemoryLayer(changed)]), length)
             return LayeredMap([MemoryLayer(flat)], length, size)
         below = len(layers) - most
-        return LayeredMap([*layers[:below], MemoryLayer(joined([*layers[below:], MemoryLayer(news)]))], length, size)
+        return LayeredMap([*layers[:below], MemoryLayer(joined([*layers[below:], MemoryLayer(changed)]))], length, size)
 
     def shared(self, other: "LayeredMap") -> int:
         """Return how many of the oldest layers are the same objects as those of another map."""

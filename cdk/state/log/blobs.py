@@ -84,11 +84,11 @@ def to_slot(value: Frozen, seq: int, before: Slot | None) -> Placed:
         return Placed(Slot({**json, "value": loads_canonical(value.text, "slot")}), None)
     texts = flattened(loads_canonical(value.text, "slot"))
     if (old := _base(value, before)) is not None and before is not None:
-        news = changes(old, texts)
-        data, digest = to_bytes(news)
+        changed = changes(old, texts)
+        data, digest = to_bytes(changed)
         full_size, later = before.json["stored"]
         if later + len(data) <= full_size // 2:
-            chain = [*before.blobs, f"{seq}-{digest}"], [*before.json["entries"], len(news)]
+            chain = [*before.blobs, f"{seq}-{digest}"], [*before.json["entries"], len(changed)]
             return _placed(json, data, *chain, [full_size, later + len(data)])
     data, digest = to_bytes(texts)
     return _placed(json, data, [f"{seq}-{digest}"], [len(texts)], [len(data), 0])
@@ -124,14 +124,14 @@ def load(store: LogStore, key: StateKey, slot: Slot, path: str) -> tuple[StateVa
         if maps:
             value = from_json(text)  # a copy, so that the record's own value stays unchanged
             for part in slot.maps:
-                _put(value, part["at"], _texts(store, key, part["layers"], path))
+                _insert(value, part["at"], _texts(store, key, part["layers"], path))
             text = canonical(value).encode()
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BadState(path, f"a slot or layer that does not fit ({error!r})", "what an earlier run wrote") from error
     return StateValue(kind, version, value), text
 
 
-def _put(value: Stored, at: Sequence[str], texts: Mapping[str, str]) -> None:
+def _insert(value: Stored, at: Sequence[str], texts: Mapping[str, str]) -> None:
     for name in at[:-1]:
         value = value[name]
     value[at[-1]] = {key: from_json(text) for key, text in texts.items()}
@@ -199,5 +199,5 @@ def assembled(texts: Mapping[str, str]) -> Stored:
 
 def changes(old: Mapping[str, str], new: Mapping[str, str]) -> Texts:
     """Return what to set and remove in `old` to get `new`."""
-    news: dict[str, str | None] = {path: text for path, text in new.items() if old.get(path) != text}
-    return news | dict.fromkeys(old.keys() - new.keys())
+    changed: dict[str, str | None] = {path: text for path, text in new.items() if old.get(path) != text}
+    return changed | dict.fromkeys(old.keys() - new.keys())

@@ -134,23 +134,23 @@ class _LineageRun:
     @contextmanager
     def _guarded(self) -> Iterator[None]:
         """Suppress errors, and warn about the first one, including those that the client only logs."""
-        heard = _WarningCollector()
+        collector = _WarningCollector()
         log = logging.getLogger("openlineage")
-        log.addHandler(heard)
+        log.addHandler(collector)
         try:
             yield
         except ImportError:
-            heard.messages.append(
+            collector.messages.append(
                 "the client is not installed; install spark-cdk[lineage] or set OPENLINEAGE_DISABLED=true"
             )
         except Exception as error:  # noqa: BLE001 - must not end the sync
-            heard.messages.append(f"{type(error).__name__}: {error}")
+            collector.messages.append(f"{type(error).__name__}: {error}")
         finally:
-            log.removeHandler(heard)
-        if heard.messages and not self._warned:
+            log.removeHandler(collector)
+        if collector.messages and not self._warned:
             self._warned = True
             keys = Secrets(value for name, value in os.environ.items() if _SECRET.match(name))
-            why = _USER.sub(HIDDEN, keys.mask(self._mask(heard.messages[0])))
+            why = _USER.sub(HIDDEN, keys.mask(self._mask(collector.messages[0])))
             logger.warning("not all events of this sync could be sent to OpenLineage; the sync continues: %s", why)
 
     def _event(self, kind: str, error: str) -> "RunEvent":

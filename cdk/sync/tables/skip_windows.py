@@ -82,13 +82,13 @@ class SkipWindows:
         This records what a killed sync has read, and discards the windows of a table that was moved away or restored.
         Raises what `remember` raises.
         """
-        reads, news = [], False
+        reads, changed = [], False
         for plan in plans:
             table, handler = tables.existing(plan.location), self._handlers[plan.name]
             saved, moved = None if table is None else table.saved, self._is_moved(plan, table)
             reads.append((plan, saved, moved))
-            news |= self._propose(handler, saved, moved=moved)
-        if news:
+            changed |= self._propose(handler, saved, moved=moved)
+        if changed:
             self._commit(reads, sync=sync, status="partial")
 
     def remember(self, read: Iterable[tuple[StreamPlan, TableState]], *, sync: str, final: bool) -> None:
@@ -106,8 +106,8 @@ class SkipWindows:
         status: Literal["partial", "final"],
     ) -> None:
         with self._run(writes=True, sync=sync) as run:
-            news = [self._propose(self._handler(run, plan), saved, moved=moved) for plan, saved, moved in reads]
-            if any(news):
+            changed = [self._propose(self._handler(run, plan), saved, moved=moved) for plan, saved, moved in reads]
+            if any(changed):
                 # Keeps the effects: later syncs find the states of the tables in the newest record.
                 run.session.commit(status, [] if run.session.head is None else list(run.session.head.effects))
 
@@ -116,17 +116,17 @@ class SkipWindows:
 
         moved: windows that were read before no longer count.
         """
-        news = moved and handler.forget()
+        changed = moved and handler.forget()
         if saved is None or not saved.complete or saved.started_at is None:
-            return news
+            return changed
         match saved.window:
             case {"selection": handler.selection, "start": str(start), "end": str(end)}:
                 # A bucket that had not ended when an interrupted read started may have grown since.
                 settled = min(datetime.fromisoformat(saved.started_at), self._started) - self._options.settle
                 interval = Interval(datetime.fromisoformat(start), min(datetime.fromisoformat(end), settled))
-                return handler.update_state(Planned(interval, normal([interval]))) or news
+                return handler.update_state(Planned(interval, normal([interval]))) or changed
             case _:
-                return news
+                return changed
 
     def _redundant_report(self, plan: StreamPlan, tables: OpenTables) -> StreamReport | None:
         """Return the report of a stream whose table has what the log says was read; None otherwise.

@@ -224,7 +224,7 @@ class SliceBuffer:
             return
         # Waiting texts first: rows are numbered in the order of conversion, and of two equal ones the later one counts.
         self._convert()
-        self._keep(self._writer.batch(records, [(self.slice_task.number, len(records))], [source]))
+        self._add_batch(self._writer.batch(records, [(self.slice_task.number, len(records))], [source]))
 
     def _convert(self) -> None:
         """Convert the waiting texts to rows, because a stream without positions may have any number of them."""
@@ -233,11 +233,11 @@ class SliceBuffer:
             waiting.bytes -= sum(text.lines.text_size or 0 for text in waiting.texts)
             texts, waiting.texts, waiting.gathered = waiting.texts, [], 0
             runs = [(self.slice_task.number, len(text.lines)) for text in texts]
-            self._keep(
+            self._add_batch(
                 self._writer.batch(joined([text.lines for text in texts]), runs, [text.source for text in texts])
             )
 
-    def _keep(self, batch: pa.RecordBatch) -> None:
+    def _add_batch(self, batch: pa.RecordBatch) -> None:
         waiting = self._waiting
         waiting.batches.append(batch)
         # A new batch shares no buffers, so this equals `nbytes`, which visits each column and takes 3 us.

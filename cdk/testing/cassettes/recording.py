@@ -228,13 +228,13 @@ class _Reads(Struct, frozen=True):
             return None
         return cassette.answers.requested
 
-    def sample(self, recording: Recording, keep: int) -> Recording:
-        """Return the recording with at most `keep` records of each page; see `sampled`."""
+    def sample(self, recording: Recording, most: int) -> Recording:
+        """Return the recording with at most `most` records of each page; see `sampled`."""
 
         def requested(fewer: Sequence[Interaction]) -> Collection[RequestIdentity] | None:
             return self.requested(replace(recording, interactions=fewer))
 
-        return replace(recording, interactions=sampled(recording.interactions, keep, requested), sample=keep)
+        return replace(recording, interactions=sampled(recording.interactions, most, requested), sample=most)
 
 
 def _answer(interaction: Interaction) -> Interaction:
@@ -250,10 +250,10 @@ def _spread(states: Sequence[AirbyteStateMessage], most: int) -> Sequence[Airbyt
 
 def sampled(
     interactions: Sequence[Interaction],
-    keep: int,
+    most: int,
     requested: Callable[[Sequence[Interaction]], Collection[RequestIdentity] | None],
 ) -> Sequence[Interaction]:
-    """Return the interactions with at most `keep` objects in each list, the last one among them.
+    """Return the interactions with at most `most` objects in each list, the last one among them.
 
     An endpoint stays unchanged if its later pages depend on records that would be removed, for example where a page is
     requested by a count of records or by the last record before it. Requests that exist only because of removed
@@ -263,7 +263,7 @@ def sampled(
     result, done = list(interactions), set[str]()
     while (endpoint := next((each.endpoint for each in result if each.endpoint not in done), None)) is not None:
         done.add(endpoint)
-        fewer = [_shortened(each, keep) if each.endpoint == endpoint else each for each in result]
+        fewer = [_shortened(each, most) if each.endpoint == endpoint else each for each in result]
         requests = requested(fewer) if fewer != result else None
         if requests is None:
             continue
@@ -273,20 +273,20 @@ def sampled(
     return result
 
 
-def _shortened(interaction: Interaction, keep: int) -> Interaction:
+def _shortened(interaction: Interaction, most: int) -> Interaction:
     try:
         body = from_json(interaction.content)
     except orjson.JSONDecodeError:
         return interaction
-    shortened = _shortened_lists(body, keep)
+    shortened = _shortened_lists(body, most)
     return interaction if shortened == body else replace(interaction, content=to_json(shortened))
 
 
-def _shortened_lists(value: FieldValue, keep: int) -> FieldValue:
+def _shortened_lists(value: FieldValue, most: int) -> FieldValue:
     match value:
         case list() if value and all(isinstance(item, dict) for item in value):
-            return value if len(value) <= keep else [*value[: keep - 1], value[-1]]
+            return value if len(value) <= most else [*value[: most - 1], value[-1]]
         case dict():
-            return {name: _shortened_lists(item, keep) for name, item in value.items()}
+            return {name: _shortened_lists(item, most) for name, item in value.items()}
         case _:
             return value

@@ -80,19 +80,19 @@ class Cassette(Offline):
         alone: bool = True,
     ) -> None:
         self._path = "in memory" if isinstance(source, Recording) else str(source)
-        self._given, self._ignore = tuple(secrets), frozenset(name.lower() for name in ignore)
+        self._secret_values, self._ignore = tuple(secrets), frozenset(name.lower() for name in ignore)
         self.blocks_own_connections = alone
         self._play(source if isinstance(source, Recording) else load(Path(source)))
 
     def _play(self, recording: Recording) -> None:
-        self.recording, self._secrets = recording, Secrets(self._given)
+        self.recording, self._secrets = recording, Secrets(self._secret_values)
         self.answers = Answers(recording.interactions, self._ignore)
 
     def __getstate__(self) -> tuple[str, tuple[str, ...], frozenset[str], bool, Recording]:
-        return self._path, self._given, self._ignore, self.blocks_own_connections, self.recording
+        return self._path, self._secret_values, self._ignore, self.blocks_own_connections, self.recording
 
     def __setstate__(self, state: tuple[str, tuple[str, ...], frozenset[str], bool, Recording]) -> None:
-        self._path, self._given, self._ignore, self.blocks_own_connections, recording = state
+        self._path, self._secret_values, self._ignore, self.blocks_own_connections, recording = state
         self._play(recording)
 
     @property

@@ -46,7 +46,7 @@ class Scrubber:
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._secrets = Secrets(secrets)
-        self._seen: list[str] = []
+        self._texts: list[str] = []
         """The texts of responses, without those to logins."""
         self._logins: set[int] = set()
 
@@ -55,7 +55,7 @@ class Scrubber:
         named = {**request.params, **dict(query_of(request.url))}
         # A parameter `token` whose value came from an earlier response is a page token, not a secret.
         unmarked = {str(value) for name, value in named.items() if name.lower() not in request.secret}
-        tokens = {value for value in unmarked if any(value in text for text in self._seen)}
+        tokens = {value for value in unmarked if any(value in text for text in self._texts)}
         body = _text(request.body or b"")
         login = bool(request.body) and (bool(request.hidden) or request.hide(body) != body or self._secrets.holds(body))
         queried = (str(value) for name, value in named.items() if request.is_secret(name))
@@ -67,7 +67,7 @@ class Scrubber:
         else:
             # Unquoted, because a token inside a link is percent-encoded.
             headers = (value for name, value in interaction.response_headers.items() if not looks_secret(name))
-            self._seen.append(unquote("\n".join([*headers, _text(interaction.content)])))
+            self._texts.append(unquote("\n".join([*headers, _text(interaction.content)])))
         for match in _FIELD.finditer(_text(interaction.content)):
             if (looks_secret if login else surely_secret)(match[2]) and len(match[4]) >= _SHORTEST_LEARNED:
                 self._secrets.add(match[4])

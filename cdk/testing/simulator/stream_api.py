@@ -196,11 +196,11 @@ class StreamApi:
         partitions = list(islice(stream.partitions(), _PARTITIONS))
         if not partitions:
             raise NotSimulated("its parents, as they are simulated, have no record that it is read for")
-        self._place: Leaf = ()
+        self._token_leaf: Leaf = ()
         self._sampled: Sequence[JsonObject] = ()
         self._parts: dict[str, Sequence[JsonObject]] = {}
         self._slice = Slice(partitions[0], windows[0])
-        self._whole = Slice(partitions[0], _all_of(stream, world))
+        self._unbounded = Slice(partitions[0], _all_of(stream, world))
         self.first = self._request(self._slice)
         base = leaves(self.first)
         others = [*partitions[1:], *([_altered(partitions[0])] if partitions[0] else [])]
@@ -280,7 +280,7 @@ class StreamApi:
 
     def _begin(self, rows: Sequence[JsonObject], sent: dict[Leaf, str]) -> int:
         """Return the index of the first row of the page that a request without a token asks for."""
-        shape, text = self.shape, sent.get(self._place)
+        shape, text = self.shape, sent.get(self._token_leaf)
         if text is None:
             return 0
         if shape.after is not None:
@@ -336,7 +336,7 @@ class StreamApi:
             partial(shape.response, records=rows[at * size : (at + 1) * size], number=at, token=tokens[at])
             for at in (0, 1)
         ]
-        requests, _ = self._probe.read(self.stream, self._whole, *pages)
+        requests, _ = self._probe.read(self.stream, self._unbounded, *pages)
         if len(requests) <= len(pages):
             return None
         placed = self._placed(shape, requests, rows)
@@ -351,7 +351,7 @@ class StreamApi:
             ended = replace(shape, last=last)
             try:
                 answer = partial(ended.response, records=rows, number=0, token=None)
-                requests, _ = self._probe.read(self.stream, self._whole, answer)
+                requests, _ = self._probe.read(self.stream, self._unbounded, answer)
             except NotSimulated as refused:
                 problem = refused
                 continue
@@ -385,9 +385,9 @@ class StreamApi:
             second_value, third_value = second.get(leaf, ""), third.get(leaf, "")
             for name, value in rows[size - 1].items():
                 if str(value) == second_value and str(rows[2 * size - 1].get(name)) == third_value:
-                    self._place = leaf
+                    self._token_leaf = leaf
                     return replace(shape, after=name)
             if second_value.isdigit() and third_value.isdigit() and int(third_value) > int(second_value):
-                self._place, step = leaf, int(third_value) - int(second_value)
+                self._token_leaf, step = leaf, int(third_value) - int(second_value)
                 return replace(shape, first=int(second_value) - step, step=step)
         return None

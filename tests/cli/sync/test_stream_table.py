@@ -48,7 +48,7 @@ def test_how_far_a_stream_is_and_no_more_than_is_known(report: StreamReport, lef
 
 
 def test_the_time_left_follows_from_the_pace_of_the_slices_and_runs_down_until_it_is_over() -> None:
-    pace, report = Pace(started=5.0, news=29.0), replace(SLICES, all_planned=True)
+    pace, report = Pace(started=5.0, progressed=29.0), replace(SLICES, all_planned=True)
 
     assert [pace.remaining(report, now) for now in (29.0, 35.0, 65.0)] == [36.0, 30.0, None]
     assert pace.remaining(SLICES, 29.0) is None

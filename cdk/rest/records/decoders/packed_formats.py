@@ -134,12 +134,12 @@ class _Unpacking:
     """Limits the total unpacked size of an archive's files. max_bytes: None for no limit."""
 
     def __init__(self, response: Response, max_bytes: int | None) -> None:
-        self._response, self._left = response, max_bytes
+        self._response, self._remaining = response, max_bytes
 
     def pieces(self, file: IO[bytes]) -> Generator[bytes, None, None]:
         while piece := file.read(_PIECE):
-            if self._left is not None:
-                self._left -= len(piece)
-                if self._left < 0:
+            if self._remaining is not None:
+                self._remaining -= len(piece)
+                if self._remaining < 0:
                     raise too_dense(self._response, MAX_RATIO)
             yield piece
