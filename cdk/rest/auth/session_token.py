@@ -32,6 +32,10 @@ class _Session(TokenOwner):
 
     life: timedelta | None
 
+    def __post_init__(self) -> None:
+        super().__init__(self.learn, self.clock)
+        register_bearer(self)
+
     @abstractmethod
     def _obtain(self) -> Generator[Request, Response, str]:
         """Return a token. Yields requests, receives their responses. Raises CredentialsError: when there is none."""
@@ -77,10 +81,6 @@ class SessionToken(_Session):
     learn: Learn = ignore
     """Called with each token."""
     clock: Clock = system_clock
-
-    def __post_init__(self) -> None:
-        super().__init__(self.learn, self.clock)
-        register_bearer(self)
 
     def owners(self) -> Sequence[TokenOwner]:
         return [] if self.life is None or not self.identity else [self]
@@ -156,10 +156,6 @@ class LegacySessionToken(_Session):
     """How long a token can be used."""
     learn: Learn = ignore
     clock: Clock = system_clock
-
-    def __post_init__(self) -> None:
-        super().__init__(self.learn, self.clock)
-        register_bearer(self)
 
     def _identity_values(self) -> Sequence[JsonValue]:
         settings = (self.header, self.login_url, self.token_field, self.session_token, self.user, self.password)
