@@ -90,8 +90,6 @@ def _sorted(options: Mapping[str, Any]) -> dict[str, Any]:
     options = {_short(name): value for name, value in options.items()}
     client = {name: value for name, value in options.items() if name in _CLIENT}
     others = {name: value for name, value in options.items() if name not in _CLIENT}
-    if isinstance(allow := client.get("allow_http"), str):
-        client["allow_http"] = allow.lower() in {"true", "1"}
     if any(
         str(options.get(name, "")).startswith("http://") for name in ("endpoint", "endpoint_url", "aws_endpoint_url")
     ):
