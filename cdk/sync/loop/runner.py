@@ -309,7 +309,7 @@ class SyncRunner:
                         loop = TaskLoop(self._pipeline, runs, workers, lambda seconds: self._watch(report(), seconds))
                         self._facts = replace(self._facts, readers=loop.readers)
                         loop.read_all()
-                        if any(run.interrupted for run in runs):
+                        if any(run.report.status is Status.INTERRUPTED for run in runs):
                             self._facts = replace(self._facts, interrupted=self._interruption.why or MAX_REQUESTS)
                 crash_point("done")
             read = [(run.plan, run.saved) for run in runs if run.report.status is Status.DONE]
@@ -396,4 +396,4 @@ def _has_rest(runs: Sequence[StreamSync]) -> bool:
     a stream that a limit keeps from reaching its end each time.
     """
     made_progress = any(run.report.made_progress for run in runs if not run.was_completed)
-    return made_progress and any(run.interrupted for run in runs)
+    return made_progress and any(run.report.status is Status.INTERRUPTED for run in runs)

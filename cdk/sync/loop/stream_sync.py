@@ -1,16 +1,13 @@
 """StreamSync: one stream in a running sync. It plans the slices, tracks their progress, and commits rows and state."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
-import pyarrow as pa
-from deltalake.exceptions import DeltaError
 from msgspec.structs import replace
 
-from cdk.base.errors import CdkError, TransientError
+from cdk.base.errors import TransientError
 from cdk.base.logs import FirstWarning, SliceErrors, logger, warn, warnings_in
 from cdk.base.process.interruption import Interrupted
 from cdk.base.task_map import TaskMap, run_inline
@@ -31,17 +28,9 @@ from cdk.sync.loop.slice_schedule import SliceSchedule
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tables.conditional_state import FollowSettings
-from cdk.sync.tables.resume import (
-    continues_completed_read,
-    is_refreshed,
-    resume_point,
-    warn_of_modes,
-    with_cursor_start,
-    with_read_start,
-)
+from cdk.sync.tables.resume import continues_completed_read, is_refreshed, starting_state, with_read_start
 from cdk.sync.tables.stale_removal import AS_THE_PLATFORM_SAYS, RemovalRequest
 from cdk.sync.tables.stream_commit import CommitOutcome, FileLosses, StreamCommit
-from cdk.sync.tables.table_owner import check_owner, warn_of_removed_rows
 from cdk.sync.tables.table_writer import TableWriting
 from cdk.sync.tasks.messages import Failure, SliceResult, WriteTarget
 
@@ -80,16 +69,10 @@ class StreamSync:
         """
         self._trace = sync if plan.trace_rows else ""
         self.plan, self._writing = plan, TableWriting(plan, tables, removes_stale=removal is not None)
-        before = self.table.saved
-        check_owner(self.table, plan, tables.pipeline)
-        warn_of_modes(plan, before)
-        saved, resumed = resume_point(plan, before, sync, lambda: self.table.others.generation)
+        before, self._started = self.table.saved, started
+        saved, resumed = starting_state(plan, self.table, pipeline=tables.pipeline, sync=sync, started=started)
         self._completed = before if completed and continues_completed_read(before, saved) else None
-        if saved.state is not None:
-            warn_of_removed_rows(self.table, plan)
-        self._beginning = partial(with_read_start, plan, started=started)
-        beginning = with_cursor_start(plan, self._beginning(saved, resumed=resumed))
-        self.saved = replace(beginning, keys=self._writing.keys, json_keys=self._writing.json_keys)
+        self.saved = replace(saved, keys=self._writing.keys, json_keys=self._writing.json_keys)
         if self._writing.refreshes_keys:
             removal = RemovalRequest(AS_THE_PLATFORM_SAYS)
         self._commits = StreamCommit(plan, self._writing, check, followed, removal)
@@ -137,8 +120,7 @@ class StreamSync:
             # A generation that a platform numbers keeps its number, because none of its rows was ever visible.
             generation = saved.generation + 1 if plan.generation is None else plan.generation
             anew = TableState(plan.sync_mode, saved.write_mode, saved.sync, generation, refreshing=saved.refreshing)
-            saved, resumed = anew, False
-            saved = self._beginning(saved, resumed=resumed)
+            saved, resumed = with_read_start(plan, anew, started=self._started, resumed=False), False
         self.attempt += 1
         if self.attempt > 1:
             self.stream.begins_anew(self.attempt)
@@ -192,11 +174,6 @@ class StreamSync:
         return self.report.status is Status.READING
 
     @property
-    def interrupted(self) -> bool:
-        """Whether reading ended before the stream's end without a failure."""
-        return self.report.status is Status.INTERRUPTED
-
-    @property
     def stops_at_pages(self) -> bool:
         """Whether a slice can stop at a page and resume in another task."""
         return self.stream.stops_at_pages and not self._to_end
@@ -216,9 +193,12 @@ class StreamSync:
         return self._plan_slices(self._schedule.next) if self.active else None
 
     def _plan_slices(self, planning: Callable[[], T]) -> T | None:
-        """Return the result of `planning`. If it raises, fail this stream and return None."""
+        """Return the result of `planning`. If it raises, fail this stream and return None.
+
+        Its requests and warnings count for this stream, and are shown as its planning.
+        """
         try:
-            with self._planning():
+            with warnings_in(self._warned), counting(self._http), working_for(self.plan.name, activities().planning):
                 return planning()
         except Interrupted:
             # The slice being planned is lost, so the plan is not at its end.
@@ -231,12 +211,6 @@ class StreamSync:
     def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
         """Return access tokens by key for tasks that read this stream for `seconds`; empty if that fails the stream."""
         return self._plan_slices(partial(access_tokens, self.stream, seconds)) or {}
-
-    @contextmanager
-    def _planning(self) -> Iterator[None]:
-        """Count requests and warnings in the block for this stream, and show them as its planning."""
-        with warnings_in(self._warned), counting(self._http), working_for(self.plan.name, activities().planning):
-            yield
 
     def untouched(self, slice: Slice) -> None:
         """Take back a slice that its task did not read."""
@@ -412,16 +386,8 @@ class StreamSync:
 
     def compact(self) -> None:
         """Join the small files that frequent commits have left in the tables, if the stream is done."""
-        if self.report.status is not Status.DONE:
-            return
-        for table in self._writing.mode.tables:
-            try:
-                table.compact()
-            except (CdkError, DeltaError, OSError, pa.ArrowException) as error:
-                # Also a full disk is only a warning: all rows and the state are in the table already.
-                logger.warning(
-                    "%s: its small files were not joined, which the next sync will do: %s", self.stream.name, error
-                )
+        if self.report.status is Status.DONE:
+            self._writing.compact()
 
     def refused(self, failure: Failure) -> None:
         """Fail this stream because its last commit was refused; the rows and state of that commit do not count."""

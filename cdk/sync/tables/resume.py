@@ -7,9 +7,27 @@ from msgspec.structs import replace
 
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
+from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, traits_of
 from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tables.table_owner import check_owner, warn_of_removed_rows
+
+
+def starting_state(
+    plan: StreamPlan, table: StreamTable, *, pipeline: str, sync: str, started: datetime | None
+) -> tuple[TableState, bool]:
+    """Return the state that a sync starts from, and whether it resumes an interrupted read.
+
+    sync, started: its id and when it started. Warns if its read does not go together with the rows of the table.
+    Raises what `check_owner`, `resume_point` and `with_cursor_start` raise.
+    """
+    check_owner(table, plan, pipeline)
+    warn_of_modes(plan, table.saved)
+    saved, resumed = resume_point(plan, table.saved, sync, lambda: table.others.generation)
+    if saved.state is not None:
+        warn_of_removed_rows(table, plan)
+    return with_cursor_start(plan, with_read_start(plan, saved, started=started, resumed=resumed)), resumed
 
 
 def is_refreshed(plan: StreamPlan, saved: TableState | None) -> bool:

@@ -5,10 +5,11 @@ from functools import partial
 from itertools import chain
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cdk.base.errors import StateError
+from cdk.base.errors import CdkError, StateError
 from cdk.base.logs import FirstWarning, logger
 from cdk.base.task_map import TaskMap
 from cdk.base.values import JsonValue
@@ -296,6 +297,16 @@ class TableWriting:
 
     def _layout(self, folder: Folder) -> TableLayout:
         return TableLayout(folder, self._columns.schema, self.bounded, self.table.partition_by)
+
+    def compact(self) -> None:
+        """Join the small files that frequent commits have left in the tables."""
+        for table in self.mode.tables:
+            try:
+                table.compact()
+            except (CdkError, DeltaError, OSError, pa.ArrowException) as error:
+                # Also a full disk is only a warning: all rows and the state are in the table already.
+                text = "%s: its small files were not joined, which the next sync will do: %s"
+                logger.warning(text, self._plan.stream.name, error)
 
     def _differs(self, written: pa.Schema) -> bool:
         """Whether a file must be rewritten before it can be committed."""
