@@ -8,13 +8,14 @@ from html import escape
 from pathlib import Path
 
 import click
-import orjson
 
 from cdk.base.secret_masking import Secrets
+from cdk.base.values import as_object
 from cdk.base.wording import counted
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.config_file import config_name, read_config
-from cdk.cli.options import FindSource, config_option, file_option, number_option, with_egress, with_source
+from cdk.cli.options import FindSource, config_option, file_option, json_option, number_option, with_egress, with_source
+from cdk.cli.output import print_json
 from cdk.cli.simulation import is_simulated, with_simulation
 from cdk.rest.http.own_connections import noticing
 from cdk.rest.pagination.last_page import checking_pages_after_end
@@ -44,7 +45,7 @@ _LETTER, _PADDING = 6.6, 10
 @number_option("--at-commits", least=0, text="Kill at N points around commits, evenly. Default: see --at-random.")
 @number_option("--at-random", least=0, text="Kill at N random moments. Default: 40 and 10, or what a minute allows.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the random moments.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+@json_option
 @file_option("--badge", "Write an SVG badge with the result.")
 @with_simulation
 @with_egress
@@ -86,7 +87,7 @@ def prove(
     if badge is not None:
         badge.write_text(_badge(proof, "generated rows" if is_simulated() else "rows"))
     if as_json:
-        click.echo(orjson.dumps(secrets.mask_json(proof_json(proof))))
+        print_json(**as_object(secrets.mask_json(proof_json(proof))))
     else:
         click.echo(secrets.mask("\n".join(_lines(proof))))
     return 0 if proof.proven else 1
@@ -121,7 +122,7 @@ def subject_of(
 
 def proof_json(proof: Proof) -> Mapping[str, object]:
     """The object that `--json` prints."""
-    return {"proven": proof.proven, **asdict(proof)}
+    return {"format": "spark-cdk-prove/1", "proven": proof.proven, **asdict(proof)}
 
 
 def _badge(proof: Proof, counted: str) -> str:

@@ -40,7 +40,8 @@ def test_a_connector_is_proved_on_its_cassette_alone(cli: CommandLine, tmp_path:
     )
 
     assert proven.code == 0, proven.stderr
-    proof = json.loads(proven.lines[0])
+    proof = json.loads("".join(proven.lines))
+    assert proof["format"] == "spark-cdk-prove/1"
     assert proof["rows"] == {"products": 60, "visits": 21}
     assert [kill["point"].partition(":")[0] for kill in proof["kills"]] == ["before_state_blob", "random"]
     assert all(kill["receipts"] > 1 for kill in proof["kills"])
@@ -76,7 +77,7 @@ def test_a_proof_reads_with_the_defaults_of_the_spec(cli: CommandLine, tmp_path:
     proven = cli("prove", "--connector", "defaulted.py", "--at-commits", "1", "--at-random", "0", "--json")
 
     assert proven.code == 0, proven.stderr
-    assert json.loads(proven.lines[0])["rows"] == {"rows": 3}
+    assert json.loads("".join(proven.lines))["rows"] == {"rows": 3}
 
 
 CLOCKED = """

@@ -81,10 +81,10 @@ def preview_json(
     stream: str,
     secrets: Secrets,
     *,
-    config: Path | None = None,
+    config: Path | None,
+    most: int,
+    body: int,
     state: Path | None = None,
-    most: int = 20,
-    body: int = 300,
     most_pages: int | None = None,
 ) -> Json:
     """The object that `--json` prints: up to `most` records, and up to `body` characters of each body.
