@@ -6,11 +6,9 @@ from threading import Lock
 from typing import Self, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
-import orjson
-
 from cdk.base.errors import CdkError, Timeout
 from cdk.base.times.clock import sleep
-from cdk.base.values import Record
+from cdk.base.values import Record, to_json
 from cdk.rest import Headers, Request, Response
 from cdk.rest.http.messages import query_of
 from cdk.rest.http.streamed_response import StreamedResponse
@@ -138,7 +136,7 @@ class Route:
             number = int(sent.get(page, first)) - first
             part = list(chosen[number * size : (number + 1) * size])
             flag = {more: (number + 1) * size < len(chosen)} if more else {}
-            return json_response(request, _OK, orjson.dumps({at: part, **flag} if at else part))
+            return json_response(request, _OK, to_json({at: part, **flag} if at else part))
 
         return self.answers(respond)
 
@@ -194,7 +192,7 @@ class Route:
     def _content(self, json: object, body: bytes | None) -> bytes:
         """Return the body of a response. Raises TypeError: when the arguments cannot become a body."""
         if body is None:
-            return orjson.dumps(json)
+            return to_json(json)
         if not isinstance(body, bytes):
             raise TypeError(
                 f"{self}: found {_kind(body)} for `body`, expected bytes; encode a string, such as "

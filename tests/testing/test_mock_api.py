@@ -54,6 +54,13 @@ def test_values_are_labelled_json_and_bytes_are_not() -> None:
     assert [api.send(USERS).headers.get("Content-Type") for _ in range(2)] == ["application/json", None]
 
 
+def test_an_api_may_return_integers_of_any_size() -> None:
+    api = MockApi()
+    api.get("/users").returns(json={"id": 2**70})
+
+    assert api.send(USERS).json() == {"id": 2**70}
+
+
 def test_a_function_or_an_error_may_answer() -> None:
     def echo(request: Request) -> Response:
         return Response(200, api.send(USERS).headers, request.body or b"", request.url, request)

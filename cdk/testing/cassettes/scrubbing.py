@@ -181,7 +181,7 @@ def _login(text: str) -> str:
     if any(isinstance(item, Mapping) for value in lists for item in value):
         # These are records: the API expects a login in each request.
         return text
-    return orjson.dumps(map_strings(body, lambda text: HIDDEN if _may_be_token(text) else text)).decode()
+    return to_json(map_strings(body, lambda text: HIDDEN if _may_be_token(text) else text)).decode()
 
 
 def _may_be_token(text: str) -> bool:

@@ -100,3 +100,12 @@ def test_a_secret_that_is_a_number_leaves_json_that_replays() -> None:
 
     expected = {"id": 1, "pin": "****", "password": "****", "names": ["****", "Ann"], "open": True}
     assert orjson.loads(content) == [expected]
+
+
+def test_a_login_may_return_integers_of_any_size() -> None:
+    body = b'{"access_token": "t0ken-of-the-login", "user": 123456789012345678901234}'
+    recorder = Recorder(["s3cret"], lambda request: Response(200, Headers({}), body, request.full_url, request))
+    recorder.send(Request("POST", "https://a.example/login", body=b"password=s3cret"))
+
+    content = recorder.recording({}, datetime(2024, 1, 1, tzinfo=UTC)).interactions[0].content
+    assert content == b'{"access_token":"****","user":123456789012345678901234}'
