@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 import click
-import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -212,8 +211,8 @@ def _entry_line(entry: Entry) -> str:
         "rows restored" if commit.state is None else f"state {number(commit.state)}",
         "rows unknown" if commit.rows is None else counted(commit.rows, "row"),
     ]
-    if commit.note:
-        parts.append(orjson.loads(commit.note)["what"])
+    if commit.edit:
+        parts.append(commit.edit)
     if saved is None:
         parts.append("no longer available")
     else:

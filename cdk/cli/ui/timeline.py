@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import accumulate, groupby, pairwise
 
-import orjson
 from msgspec import Struct
 
 from cdk.base.values import Json
@@ -169,5 +168,4 @@ def _title(entry: Entry) -> str:
 
 def what(entry: Entry) -> str:
     """The user's edit behind a commit, or the operation that its writer names."""
-    note = entry.commit.note
-    return str(orjson.loads(note)["what"]) if note else entry.commit.operation
+    return entry.commit.edit or entry.commit.operation

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+import orjson
 from msgspec import Struct
 
 from cdk.base.errors import BadState
@@ -34,6 +35,11 @@ class Commit(Struct, frozen=True):
     """Whether it is of a sync whose state says that the stream was read to its end."""
     receipt: str = ""
     """Its receipt as JSON text; empty for a commit of another program."""
+
+    @property
+    def edit(self) -> str:
+        """What its note says was done to the state; empty without a note."""
+        return str(orjson.loads(self.note)["what"]) if self.note else ""
 
 
 def commits(root: Folder, app: str, version: int) -> Iterator[Commit]:

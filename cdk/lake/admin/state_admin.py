@@ -7,7 +7,6 @@ commit of a sync on another machine, because the marker has moved.
 
 from collections.abc import Callable, Iterator, Sequence
 
-import orjson
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
 from msgspec import Struct
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 
 from cdk.base.errors import StateConflict, StateError
 from cdk.base.times.clock import Clock, system_clock
+from cdk.base.values import to_json
 from cdk.lake.admin.commit_log import Commit, commits
 from cdk.lake.admin.diff import moves
 from cdk.lake.admin.edits import Change, reset, rolled_back
@@ -30,8 +30,8 @@ from cdk.lake.storage.table_log import BrokenLog
 from cdk.state.slice import Partition
 
 _NO_STATE = "nothing was committed for this stream yet: there is no state"
-_NOTED = 20
-_SHOWN = 4096
+_NOTED, _LONGEST_NOTE = 20, 4096
+"""The most moves in the note of a change, and the most characters of a note that has some."""
 
 
 class EditResult(Struct, frozen=True):
@@ -272,12 +272,12 @@ class Admin:
         return retained[state_number]
 
     def _note(self, change: Change) -> str:
-        note = {
-            "what": change.what,
-            "at": self.clock().isoformat(timespec="seconds"),
-            "moves": [str(move) for move in change.moves[:_NOTED]],
-        }
-        return orjson.dumps(note).decode()[:_SHOWN]
+        """Return the note of a change: JSON, with as many of its first moves as fit."""
+        note = {"what": change.what, "at": self.clock().isoformat(timespec="seconds")}
+        listed = [str(move) for move in change.moves[:_NOTED]]
+        while len(text := to_json({**note, "moves": listed}).decode()) > _LONGEST_NOTE and listed:
+            listed.pop()
+        return text
 
 
 def difference(older: TableState, newer: TableState) -> Sequence[str]:

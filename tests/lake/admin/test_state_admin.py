@@ -1,5 +1,6 @@
 """What a sync makes of a state that a person has changed; tasks run in this process."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -550,6 +551,20 @@ def test_the_note_of_a_change_says_when(tmp_path: Path) -> None:
     assert '"at":"2024-02-01T12:00:00+00:00"' in commit.note
     assert saved is not None
     assert saved.state is None
+
+
+def test_the_note_of_a_long_change_has_as_many_moves_as_fit(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, ShopOrders())
+    lake.sync()
+    states: Json = [
+        {"partition": {"shop": f"{n}-{'x' * 300}"}, "cursor": {"updated_at": "2024-01-01T00:00:00Z"}} for n in range(15)
+    ]
+    lake.admin.change(lake.one, lambda saved: set_state(saved, lake.stream, {"states": states}))
+
+    commit, _ = next(lake.admin.log(lake.one))
+
+    assert commit.edit == "set"
+    assert 5 < len(json.loads(commit.note)["moves"]) < 15
 
 
 def test_a_change_that_changes_nothing_commits_nothing(tmp_path: Path) -> None:
