@@ -11,7 +11,6 @@ from pathlib import Path
 from types import GeneratorType
 from typing import ClassVar, Self, TypeVar, cast
 
-import orjson
 from msgspec.structs import replace
 
 from cdk.base.errors import ConfigError, FatalError
@@ -30,7 +29,7 @@ from cdk.streams.checkpoint.reader import CheckpointReader, PageCheckpointReader
 from cdk.streams.checkpoint.windows import SliceCheckpointReader
 from cdk.streams.cursor import Cursor
 from cdk.streams.page import Item, Token
-from cdk.streams.written_class import STREAM_ATTRIBUTES, Expected, check_methods, check_names, check_values
+from cdk.streams.written_class import STREAM_ATTRIBUTES, Expected, check_methods, check_names, check_values, schema_in
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Stream")
@@ -137,11 +136,12 @@ class Stream(metaclass=_StreamType):
         return [WHOLE]
 
     def json_schema(self) -> JsonSchema:
-        """The JSON Schema of a record."""
+        """The JSON Schema of a record. Raises ConfigError: when `schema` or the file in `schemas` is none."""
         schema: object = self.schema
         if schema is None:
             file = self.code_file()
-            return ANY_OBJECT if file is None else _schema_file(Path(file).parent / "schemas" / f"{self.name}.json")
+            path = None if file is None else Path(file).parent / "schemas" / f"{self.name}.json"
+            return schema_in(path) if path is not None and path.exists() else ANY_OBJECT
         check_values(type(self), {"schema": schema}, self._expected_values)
         if callable(model_schema := getattr(schema, "model_json_schema", None)):
             schema = model_schema()
@@ -385,13 +385,6 @@ class StreamCopies:
             yield mine
         finally:
             self._free.append(mine)
-
-
-def _schema_file(path: Path) -> JsonSchema:
-    if not path.exists():
-        return ANY_OBJECT
-    schema: JsonSchema = orjson.loads(path.read_bytes())
-    return schema
 
 
 def full_name(stream: Stream) -> str:

@@ -2,11 +2,14 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from msgspec import Struct
 
+from cdk.base.documents import read_document
 from cdk.base.errors import ConfigError
 from cdk.base.process.connector_line import defined_at
+from cdk.base.values import JsonSchema
 from cdk.base.wording import cut, nearest
 from cdk.streams.cursor import Cursor
 
@@ -58,6 +61,7 @@ def _is_schema(value: object) -> bool:
     return value is None or callable(getattr(value, "model_json_schema", None))
 
 
+_SCHEMA = "a JSON Schema of objects, `{'type': 'object', 'properties': {...}}`"
 CURSOR = "a cursor such as `DatetimeCursor('updated_at', start='2024-01-01T00:00:00Z')`"
 STREAM_ATTRIBUTES: Mapping[str, Expected] = {
     "primary_key": Expected(
@@ -71,9 +75,7 @@ STREAM_ATTRIBUTES: Mapping[str, Expected] = {
     "cursor_field": Expected(
         lambda value: value is None or isinstance(value, str), "the name of a field, or None for a full refresh"
     ),
-    "schema": Expected(
-        _is_schema, "a JSON Schema of objects, `{'type': 'object', 'properties': {...}}`, or a pydantic model"
-    ),
+    "schema": Expected(_is_schema, f"{_SCHEMA}, or a pydantic model"),
 }
 """What the attributes of every stream have to be."""
 
@@ -86,6 +88,14 @@ def check_values(kind: type, values: Mapping[str, object], expected: Mapping[str
         if problem := expected[name].problem(value):
             hint = "; put `@property` before the method, if it has to be computed" if inspect.isfunction(value) else ""
             raise ConfigError(f"{attribute(kind, name)}: {problem}{hint}")
+
+
+def schema_in(path: Path) -> JsonSchema:
+    """The schema in a file. Raises ConfigError: it cannot be read, or is no schema of objects."""
+    schema = read_document(path)
+    if not (isinstance(schema, Mapping) and _is_schema(schema)):
+        raise ConfigError(f"found {value_shown(schema)}, expected {_SCHEMA}", path=str(path))
+    return schema
 
 
 def attribute(kind: type, name: str) -> str:

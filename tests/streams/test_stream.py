@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from types import new_class
 
 import pytest
@@ -218,6 +219,23 @@ def test_attributes_that_fit_or_are_computed_are_let_be(names: dict[str, object]
 def test_a_method_in_the_place_of_an_attribute_is_refused_with_the_way_to_compute_it() -> None:
     with pytest.raises(ConfigError, match=r"Odd\.cursor: found a function, .*; put `@property` before the method"):
         type("Odd", (Described,), {"cursor": lambda self: CountCursor("at")})  # noqa: ARG005
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"type": ', r"described\.json:1:\d+: is not JSON"),
+        ("[1]", r"described\.json: found \[1\], expected a JSON Schema of objects"),
+        ('{"type": "list"}', r"described\.json: found {'type': 'list'}, expected a JSON Schema of objects"),
+    ],
+)
+def test_a_schema_file_without_a_schema_is_named(tmp_path: Path, text: str, expected: str) -> None:
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas" / "described.json").write_text(text)
+    stream = type("Described", (Described,), {"code_file": lambda _: str(tmp_path / "code.py")})()
+
+    with pytest.raises(ConfigError, match=expected):
+        stream.json_schema()
 
 
 def test_a_schema_that_is_computed_is_checked_when_it_is_needed() -> None:
