@@ -1,12 +1,13 @@
 """Parses the JSON of a source with every digit of its numbers, even where a double has fewer.
 
 A double represents any 15 digits exactly, unless the number is tiny, so only longer and tiny numbers are examined:
-the same ones on every page. A number of more digits without a point, but with an exponent, becomes a double.
+the same ones on every page.
 """
 
 import re
 from decimal import Decimal, InvalidOperation
 from functools import partial
+from itertools import chain
 from json import JSONDecodeError, loads
 from math import isinf
 from typing import Self
@@ -21,6 +22,8 @@ _LONG = re.compile(rb"\.\d(?:\d{7}|(?<=\d{9}\.\d))\d*(?:[eE][+-]?\d+)?")
 # The exponent of a number that may be below 1e-307, where doubles have fewer digits, and none at last. It begins with
 # its sign, because a pattern that begins with a literal is ten times as fast.
 _TINY = re.compile(rb"-(?<=[eE]-)\d{3,}(?=[\s,\]}]|\Z)")
+# The exponent of a number of more than 15 digits without a point. A pattern for each letter begins with a literal, too.
+_SCALED = re.compile(rb"e(?<=\d{16}e)[+-]?\d+"), re.compile(rb"E(?<=\d{16}E)[+-]?\d+")
 _MOST_BEFORE_POINT = 24
 """How many digits of the integer part are examined. Doubles are not written with more."""
 _OF_NUMBERS = frozenset(b"0123456789+-.eE")
@@ -88,7 +91,8 @@ def exact_json(body: bytes) -> FieldValue:
 
 def has_written_numbers(text: bytes) -> bool:
     """Whether a number in valid JSON, or inside one of its strings, has digits that a double cannot represent."""
-    return any(_is_written(text, exponent) for exponent in _TINY.finditer(text)) or _has_long_numbers(text)
+    exponents = chain.from_iterable(part.finditer(text) for part in (_TINY, *_SCALED))
+    return any(_is_written(text, exponent) for exponent in exponents) or _has_long_numbers(text)
 
 
 def _has_long_numbers(text: bytes) -> bool:
@@ -138,7 +142,7 @@ def written_number(text: str) -> float:
 
 
 def _is_examined(text: bytes) -> bool:
-    return any(part.search(text) for part in (_LONG, _TINY))
+    return any(part.search(text) for part in (_LONG, _TINY, *_SCALED))
 
 
 def written_integer(text: str) -> float:
