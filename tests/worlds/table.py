@@ -71,18 +71,20 @@ def key_of(record: Record, kind: Json) -> Json:
     id = record.get("id")
     if id is None:
         return f"row {record['n']}"
-    text = id if isinstance(id, str) else _spelled(id)
-    if kind == "string":
-        return text
     if kind is None:
         return _spelled(id)
+    text = id if isinstance(id, str) else _in_full(id)
+    if kind == "string":
+        return text
     of_doubles = kind in ("double", "number")
     if type(id) is not str and not (of_doubles and type(id) is float):
         id = whole(id)
         text = f"{Decimal(f'{id}'):f}" if isinstance(id, float) and math.isfinite(id) else json.dumps(id)
     if kind == "big_integer" and isinstance(id, str) and id.isdigit():
         id = int(id)
-    if of_doubles:
+    if kind == "boolean":
+        fits = type(id) is bool
+    elif of_doubles:
         fits = isinstance(id, float) or (type(id) is int and float(id) == id)
         id = float(id) if fits else id
     else:
@@ -93,6 +95,12 @@ def key_of(record: Record, kind: Json) -> Json:
 def _spelled(value: Json) -> str:
     """JSON with numbers as the source spelled them."""
     return value.text if isinstance(value, WrittenNumber) else json.dumps(value)
+
+
+def _in_full(value: Json) -> str:
+    """JSON with the one spelling that a whole number has which a column of numbers may hold."""
+    number = whole(value)
+    return _spelled(number if type(number) is int and abs(number) < 10**38 else value)
 
 
 def as_read(record: Record) -> Record:
@@ -160,7 +168,7 @@ def _is_date(cell: date, value: Json) -> bool:
 
 def _is_json(text: str, value: Json) -> bool:
     try:
-        return _equal(json.loads(text), value)
+        return _equal(json.loads(text, parse_float=WrittenNumber), value)
     except ValueError:
         return False
 
@@ -178,4 +186,10 @@ def _equal(one: Json, other: Json) -> bool:
         return one in (other, json.dumps(other)) or (isinstance(one, float) and math.isnan(one) and math.isnan(other))
     if isinstance(one, str) and not isinstance(other, str):
         return other is not None and _is_json(one, other)
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+    if isinstance(one, bool) or isinstance(other, bool) or not isinstance(one, int | float):
+        return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+    return isinstance(other, int | float | Decimal) and _digits(one) == _digits(other)
+
+
+def _digits(number: float | Decimal) -> Decimal:
+    return Decimal(number.text if isinstance(number, WrittenNumber) else f"{number}")

@@ -21,12 +21,11 @@ from msgspec import Struct
 from cdk.base.records.exact_json import WrittenNumber
 from cdk.base.times.clock import parse_timestamp
 from cdk.lake.arrow.columns import BIG_INTEGER, TIMESTAMP_NTZ, TIMESTAMP_UTC
-from cdk.lake.arrow.json_text import NO_JSON, finite, json_text, shown, valid
+from cdk.lake.arrow.json_text import MOST_DIGITS, NO_JSON, finite, json_text, shown, valid
 
 NOT_A_NUMBER = "not a number"
 """The reason for a value that a numeric column refuses because it is not a number."""
 
-_BIG_DIGITS = 38
 # Nonzero digits beyond microseconds.
 _FINER = re.compile(r"[.,]\d{6}\d*[1-9]")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -141,7 +140,7 @@ def json_string(value: object) -> str:
 def _string(value: object) -> str:
     if not isinstance(value, str):
         # The same string as that of a NaN in a column of doubles that is widened to strings.
-        return json_text(value) or shown(finite(value))
+        return shown(value if json_text(value) else finite(value))
     escaped = valid(value)
     if escaped != value:
         raise CoercionError("a lone surrogate", "ESCAPED", escaped)
@@ -192,13 +191,13 @@ def _big_integer(value: object) -> Decimal:
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         digits = value.lstrip("+-").lstrip("0") or "0"
         # Digits are counted first, because Python refuses to parse a number with thousands of digits.
-        size: float | Decimal = int(digits) if len(digits) <= _BIG_DIGITS else 10**_BIG_DIGITS
+        size: float | Decimal = int(digits) if len(digits) <= MOST_DIGITS else 10**MOST_DIGITS
         number = -size if value.startswith("-") else size
     elif not _is_integral(number := _number(value)):
         raise CoercionError("not an integer")
     # `abs` would round a Decimal to the digits of its context.
-    if not -(10**_BIG_DIGITS) < number < 10**_BIG_DIGITS:
-        raise CoercionError(f"more than {_BIG_DIGITS} digits")
+    if not -(10**MOST_DIGITS) < number < 10**MOST_DIGITS:
+        raise CoercionError(f"more than {MOST_DIGITS} digits")
     return Decimal(int(_as_written(number)))
 
 

@@ -1,7 +1,7 @@
-"""Conversion of values to JSON text and back, including NaN, lone surrogates and numbers of any size."""
+"""Conversion of values to JSON text, including NaN, lone surrogates and numbers of any size."""
 
-import json
 import math
+from decimal import Decimal, InvalidOperation
 
 import orjson
 
@@ -9,6 +9,8 @@ from cdk.base.records.exact_json import exact_json
 from cdk.base.records.plain_values import json_of, plain
 from cdk.base.values import fragment
 
+MOST_DIGITS = 38
+"""The most digits of an integer in a column of numbers."""
 NO_JSON = "NaN and infinity are not JSON"
 _NAN = "\0"
 """A placeholder for NaN and infinities when searching for them: JSON text never contains it."""
@@ -43,17 +45,26 @@ def finite(value: object) -> object:
             return other
 
 
-def from_json_text(text: str) -> object:
-    """Parse text that `json_text` wrote. Other decoders refuse the escaped lone surrogates in it."""
-    return json.loads(text)
-
-
 def shown(value: object) -> str:
-    """Return `value` for display: a string as it is, anything else as JSON, with NaN and Infinity. Raises NotJson."""
+    """Return `value` as a column of strings holds it: a string as it is, anything else as JSON, with NaN and Infinity.
+
+    An integer has one spelling, also if the source writes 5.0 or 5e0: a column of integers does not keep the source's,
+    so that its values become these strings when it is widened. Raises NotJson.
+    """
     value = plain(value)
     if isinstance(value, str) and valid(value) == value:
         return value
-    return json_text(value) or json_of(value)
+    text = json_text(value) or json_of(value)
+    return _integer_text(text) if isinstance(value, Decimal) or (isinstance(value, float) and value % 1 == 0) else text
+
+
+def _integer_text(text: str) -> str:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:  # the exponent has more digits than a Decimal's
+        return text
+    is_integer = number.is_finite() and number.adjusted() < MOST_DIGITS and number == number.to_integral_value()
+    return f"{int(number)}" if is_integer else text
 
 
 def valid(text: str) -> str:

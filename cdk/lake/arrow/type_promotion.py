@@ -33,16 +33,13 @@ def common_type(old: pa.DataType, new: pa.DataType, *, exact: bool = False) -> p
 def keeps_spelling(old: ColumnType, new: ColumnType) -> bool:
     """Whether old values of a column whose type has changed equal the same values when the source sends them again.
 
-    Timestamps and numbers with a decimal point become strings as the kit writes them, not as the source does. Strings
-    and dates have quotes in JSON text only.
+    Timestamps become strings as the kit writes them, not as the source does, and doubles were rounded. JSON text has
+    quotes, and numbers as the source spells them.
     """
     if old is JSON_TEXT or new is JSON_TEXT:
-        return old is new or (old is not JSON_TEXT and _is_spelled_as_json(old))
-    return old in (new, pa.date32()) or _is_spelled_as_json(old) or not pa.types.is_string(new)
-
-
-def _is_spelled_as_json(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_signed_integer(kind) or pa.types.is_boolean(kind))
+        return old is new
+    has_one_spelling = old == pa.date32() or pa.types.is_signed_integer(old) or pa.types.is_boolean(old)
+    return bool(old == new or has_one_spelling or not pa.types.is_string(new))
 
 
 def writable(kind: pa.DataType) -> bool:

@@ -17,7 +17,7 @@ from cdk.base.records.plain_values import ALREADY
 from cdk.base.values import FieldValue, JsonValue, NotJson
 from cdk.lake.arrow.columns import JSON_TEXT, ColumnType
 from cdk.lake.arrow.conversions import NeedsCoercion, conversion, list_array
-from cdk.lake.arrow.json_text import json_text
+from cdk.lake.arrow.json_text import json_text, shown
 
 _LISTS = frozenset({list, NoneType})
 
@@ -66,16 +66,20 @@ def _texts(values: Sequence[object], *, quoted: bool) -> pa.Array:
     """Return values as JSON. quoted: strings, too; otherwise strings stay as they are."""
     if not ALREADY.issuperset(map(type, values)):
         raise NeedsCoercion
-    texts: list[bytes | None] = [
-        None if value is None else dumps(value) if quoted or type(value) is not str else value.encode()
-        for value in values
-    ]
+    spelled = dumps if quoted else _string
+    texts: list[bytes | None] = [None if value is None else spelled(value) for value in values]
     for value, text in zip(values, texts, strict=True):
         # orjson writes NaN as null.
         if text is not None and b"null" in text and json_text(value) is None:
             raise NeedsCoercion
     # orjson writes UTF-8, and the strings were encoded as UTF-8.
     return pa.array(texts, pa.binary()).view(pa.string())
+
+
+def _string(value: object) -> bytes:
+    if type(value) is str:
+        return value.encode()
+    return shown(value).encode() if type(value) is float else dumps(value)
 
 
 def _structs(values: Sequence[FieldValue], kind: pa.StructType) -> pa.Array:

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
+from cdk.base.records.exact_json import exact_json
 from cdk.lake.arrow.columns import ADDITIONAL, DELETED_AT, META, RAW_ID, TIMESTAMP_NTZ, TIMESTAMP_UTC
 from cdk.lake.arrow.conversions import to_timestamps
-from cdk.lake.arrow.json_text import from_json_text
 from cdk.lake.parquet.keyless_rows import ReadColumns, have_changes, original_of, separated_keys, texts_of
 from cdk.streams.order import Order, Rank, bytes_of
 
@@ -243,7 +243,7 @@ def _column_ranks(column: pa.Array, cursor: CursorColumn) -> pa.Array:
 
 def _additional(text: str | None, field: str) -> object:
     """Return the value of a field that has no column. text: the row's `_airbyte_additional`."""
-    match None if text is None else from_json_text(text):
+    match None if text is None else exact_json(text.encode()):
         case {**fields}:
             return fields.get(field)
         case _:
@@ -252,7 +252,7 @@ def _additional(text: str | None, field: str) -> object:
 
 def _json(text: str | None) -> object:
     try:
-        return None if text is None else from_json_text(text)
+        return None if text is None else exact_json(text.encode())
     except ValueError:  # written before the column held JSON
         return text
 

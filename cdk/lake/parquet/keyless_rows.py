@@ -21,7 +21,7 @@ from cdk.lake.arrow.cast import as_texts
 from cdk.lake.arrow.coerce import coerce_value
 from cdk.lake.arrow.columns import ADDITIONAL, DELETED_AT, EXTRACTED_AT, GENERATION, META, RAW_ID, ROW_SOURCE, field_of
 from cdk.lake.arrow.conversions import NOT_A_NUMBER, CoercionError, conversion
-from cdk.lake.arrow.json_text import from_json_text, shown, valid
+from cdk.lake.arrow.json_text import shown, valid
 from cdk.lake.arrow.type_promotion import writable
 
 ReadColumns: TypeAlias = Callable[[Sequence[str] | None, pa.Array], pa.Table]
@@ -179,7 +179,7 @@ def _digests(rows: pa.Table) -> list[bytes]:
     """
     columns = [column for column in rows.schema if column.name not in _NO_CONTENT]
     kinds = {field_of(column): column.type for column in columns}
-    contents = [_contents(rows[column.name].combine_chunks()) for column in columns]
+    contents = [texts_of(rows[column.name].combine_chunks()).to_pylist() for column in columns]
     others = [
         [None] * len(rows) if name not in rows.column_names else rows[name].to_pylist() for name in (ADDITIONAL, META)
     ]
@@ -195,21 +195,13 @@ def _digests(rows: pa.Table) -> list[bytes]:
     ]
 
 
-def _contents(column: pa.Array) -> list[str | None]:
-    """Return values as strings; an integer has the same string in a column of integers and one of doubles."""
-    texts: list[str | None] = texts_of(column).to_pylist()
-    if pa.types.is_floating(column.type):
-        return [None if text is None else text.removesuffix(".0") for text in texts]
-    return texts
-
-
 def _without_column(additional: str | None, kinds: Mapping[str, pa.DataType]) -> dict[str, str]:
     """Return the fields of a row's `_airbyte_additional`, each as its column would hold it, if there is one by now.
 
     A column of a type that the kit does not write, such as binary, never receives the value.
     """
     try:
-        fields = None if additional is None else from_json_text(additional)
+        fields = None if additional is None else exact_json(additional.encode())
     except ValueError:  # something else wrote the row
         fields = additional
     if not isinstance(fields, Mapping):
@@ -219,19 +211,15 @@ def _without_column(additional: str | None, kinds: Mapping[str, pa.DataType]) ->
         field = valid(name)
         if value is not None:
             has_column = field in kinds and writable(kinds[field])
-            contents |= _in_column(field, value, kinds[field]) if has_column else {field: _spelled(value)}
+            contents |= _in_column(field, value, kinds[field]) if has_column else {field: shown(value)}
     return contents
 
 
 def _in_column(field: str, value: JsonValue, kind: pa.DataType) -> dict[str, str]:
     """Return the content of a row for a value in a column of type `kind`: what it holds, and the originals."""
     changes: list[dict[str, str]] = []
-    (text,) = _contents(pa.array([coerce_value(value, kind, field, changes)], kind))
+    (text,) = texts_of(pa.array([coerce_value(value, kind, field, changes)], kind)).to_pylist()
     return {**({} if text is None else {field: text}), **_originals(changes)}
-
-
-def _spelled(value: JsonValue) -> str:
-    return shown(value).removesuffix(".0") if isinstance(value, float) else shown(value)
 
 
 def _originals(changes: Iterable[Change | None]) -> dict[str, str]:

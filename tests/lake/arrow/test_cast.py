@@ -38,7 +38,7 @@ def moved(values: list[Json], old: pa.DataType, new: pa.DataType) -> list[Json]:
         (INT, BIG_INTEGER, [-(2**63), 5], [Decimal(-(2**63)), Decimal(5)]),
         (INT, TEXT, [-(2**63), None], [str(-(2**63)), None]),
         (BOOL, TEXT, [True, False, None], ["true", "false", None]),
-        (DOUBLE, TEXT, [1.0, 0.1, 1e22, -0.0, 5e-324], ["1.0", "0.1", "1e+22", "-0.0", "5e-324"]),
+        (DOUBLE, TEXT, [1.0, 0.1, 1e22, -0.0, 5e-324], ["1", "0.1", f"{10**22}", "0", "5e-324"]),
         (DOUBLE, TEXT, [math.inf, -math.inf, math.nan, None], ["Infinity", "-Infinity", "NaN", None]),
         (BIG_INTEGER, TEXT, [Decimal(10**37), None], [str(10**37), None]),
         (pa.decimal128(10, 2), TEXT, [Decimal("1.50")], ["1.50"]),

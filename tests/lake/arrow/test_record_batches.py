@@ -524,6 +524,7 @@ def test_a_text_column_of_an_undeclared_field_notes_what_no_text_holds() -> None
 
 
 WRITTEN = ["0.5", "1234.567890123456789012", "12345678901234567.89", "9007199254740993.0", "1E400", "-1e999"]
+STORED = [*WRITTEN[:3], "9007199254740993", *WRITTEN[4:]]
 
 
 def columns_of(kind: Json, numbers: Sequence[str]) -> tuple[list[Json], list[str]]:
@@ -543,12 +544,17 @@ def columns_of(kind: Json, numbers: Sequence[str]) -> tuple[list[Json], list[str
 
 @pytest.mark.parametrize("number", WRITTEN[1:])
 def test_an_undeclared_number_is_text_where_a_double_would_lose_digits(number: str) -> None:
-    assert columns_of(None, [number]) == ([number], [])
-    assert columns_of(None, ["0.5", "0.25", number, "1.5"]) == ([0.5, 0.25, number, "1.5"], [])
+    stored = dict(zip(WRITTEN, STORED, strict=True))[number]
+    assert columns_of(None, [number]) == ([stored], [])
+    assert columns_of(None, ["0.5", "0.25", number, "1.5"]) == ([0.5, 0.25, stored, "1.5"], [])
 
 
-def test_a_text_column_has_the_digits_of_numbers_as_they_were_written() -> None:
-    assert columns_of({"type": "string"}, WRITTEN) == (WRITTEN, [])
+def test_a_text_column_has_the_digits_of_numbers_as_they_were_written_and_one_spelling_of_integers() -> None:
+    assert columns_of({"type": "string"}, WRITTEN) == (STORED, [])
+    assert columns_of({"type": "string"}, ["5.0", "50e-1", "-0.0", "1e37", "1e38"]) == (
+        ["5", "5", "0", f"{10**37}", "1e+38"],
+        [],
+    )
     objects = [f'{{"a":[{number}]}}' for number in WRITTEN]
     assert columns_of({"type": "string"}, objects) == (objects, [])
 
@@ -556,7 +562,7 @@ def test_a_text_column_has_the_digits_of_numbers_as_they_were_written() -> None:
 def test_a_declared_number_is_the_nearest_double_and_noted_where_it_is_beyond_all_of_them() -> None:
     assert columns_of({"type": "number"}, WRITTEN) == (
         [0.5, 1234.567890123457, 12345678901234567.89, None, None, None],
-        WRITTEN[3:],
+        STORED[3:],
     )
 
 

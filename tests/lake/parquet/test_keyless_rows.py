@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from cdk import Json
+from cdk.base.records.exact_json import WrittenNumber
 from cdk.lake.arrow.coerce import coerce_value
 from cdk.lake.arrow.columns import ADDITIONAL, BIG_INTEGER, META, OWN_COLUMNS, RAW_ID, TIMESTAMP_UTC, column_of
 from cdk.lake.parquet.keyless_rows import NULL, separated_keys
@@ -102,6 +103,18 @@ def test_a_row_is_the_same_whether_a_value_had_a_column_or_not(value: Json, kind
     other = Table(columns, [{}])
 
     assert before.apart == in_column(value, kind) != other.apart
+
+
+@pytest.mark.parametrize("number", ["9007199254740993.0", "1e-400"])
+def test_every_digit_of_a_number_without_a_column_identifies_its_row(number: str) -> None:
+    column = [KEY, column_of("a b", pa.string())]
+    rows = [{ADDITIONAL: f'{{"a b":{text}}}'} for text in (number, repr(float(number)))]
+
+    one, other = Table(column, rows).apart
+
+    assert [one] == in_column(WrittenNumber(number), pa.string())
+    assert one != other
+    assert len(set(Table([KEY], rows).apart)) == 2
 
 
 def test_rows_differ_by_a_field_whose_column_is_another_s_beside_one_of_the_same_name() -> None:
