@@ -95,7 +95,12 @@ def text_file(response: Response, pieces: Iterator[bytes], encoding: str) -> io.
         encoding = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
         return io.TextIOWrapper(io.BufferedReader(BodyFile(pieces), _BUFFER), encoding)
     except LookupError:
-        raise ConfigError(f"{response.request}: there is no encoding {encoding!r}; use one such as utf-8") from None
+        raise unknown_encoding(response, encoding) from None
+
+
+def unknown_encoding(response: Response, encoding: str) -> ConfigError:
+    """Return the error for an encoding that Python does not have."""
+    return ConfigError(f"{response.request}: there is no encoding {encoding!r}; use one such as utf-8")
 
 
 def not_encoded(response: Response, encoding: str, error: UnicodeError) -> DecodeError:

@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk import ConfigError, DecodeError, TransientError
+from cdk.base.records.exact_json import exact_json
+from cdk.base.records.plain_values import json_of
 from cdk.base.values import Json
 from cdk.rest import CsvRows, Decoder, GzipFile, Headers, JsonDocument, JsonItems, Jsonl, Request, Response, TextLines
 from cdk.rest.errors.failed_body import OtherFormat
@@ -324,9 +326,10 @@ def test_a_delimiter_is_one_character(delimiter: str) -> None:
         CsvRows(delimiter=delimiter)
 
 
-def test_an_encoding_that_is_none_is_an_error() -> None:
+@pytest.mark.parametrize("decoder", [CsvRows(encoding="utf-99"), JsonItems("", encoding="utf-99")])
+def test_an_encoding_that_is_none_is_an_error(decoder: Decoder) -> None:
     with pytest.raises(ConfigError, match="there is no encoding 'utf-99'"):
-        read(CsvRows(encoding="utf-99"), b"a\n1")
+        read(decoder, b"a\n1")
 
 
 @pytest.mark.parametrize(
@@ -371,6 +374,15 @@ def test_json_items_may_begin_with_a_byte_order_mark(piece: int) -> None:
     assert list(JsonItems("d").items(streamed)) == [1, 2]
 
 
+def test_json_items_have_every_digit_of_their_numbers() -> None:
+    text = b'{"id":18446744073709551616,"f":0.1,"n":[-0.12345678901234567891,{"e":1e400,"x":1.5}],"t":"1.5"}'
+
+    (item,) = read(JsonItems("d"), b'{"d":[' + text + b"]}")
+
+    assert item == exact_json(text)
+    assert json_of(item) == text.decode().replace("1e400", "1E+400")
+
+
 def test_json_items_arrive_before_the_body_ends() -> None:
     def pieces() -> Generator[bytes, None, None]:
         yield b'{"data": ['
@@ -385,17 +397,21 @@ def test_json_items_arrive_before_the_body_ends() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [
-        b"",
-        b'{"d": [{"id": 1}, {"id"',
-        b'{"d": [{"f": NaN}]}',
-        b'{"d": ["\xff"]}',
-        b'{"d": [123456789012345678901234567890]}',
-    ],
+    [b"", b'{"d": [{"id": 1}, {"id"', b'{"d": [{"f": NaN}]}', b'{"d": ["\xff"]}', b'{"d": [1e%s]}' % (b"1" * 50)],
 )
 def test_what_is_no_json_is_an_error_of_json_items(body: bytes) -> None:
     with pytest.raises(DecodeError, match="not JSON, or is truncated"):
         read(JsonItems("d"), body)
+
+
+@pytest.mark.parametrize("at", [1, 2000, 4095, 4096, 4097])
+def test_a_number_that_the_parser_would_crash_at_is_an_error_of_json_items(at: int) -> None:
+    def items(digits: int) -> list[Any]:
+        return read(JsonItems("d"), b'{"d": ["%s", %s]}' % (b"1" * at, b"1" * digits))
+
+    assert items(4300) == ["1" * at, int("1" * 4300)]
+    with pytest.raises(DecodeError, match="a number of the body has more than 4300 digits"):
+        items(4301)
 
 
 @pytest.mark.parametrize("inner", [b"[", b'{"a":'])
