@@ -267,10 +267,20 @@ class _Finisher:
 
     def _outside(self, cursor: Cursor, window: Window, values: Sequence[object], count: int) -> str:
         """The warning, once, about records outside of the window. values: theirs. count: the records of the page."""
-        strangers = [v for v, side in zip(values, cursor.sides(window, values), strict=True) if side is not Side.EDGE]
-        if not strangers:
+        sides, requests_edge = cursor.sides(window, values), window.end == window.until
+        own = (Side.EDGE,) if requests_edge or not cursor.by_request else ()
+        strangers = [value for value, side in zip(values, sides, strict=True) if side not in own]
+        if not strangers and not cursor.by_request:
             return ""
         self._warned_outside = True
+        if not strangers:
+            return (
+                f"{self._stream.name}: {len(values)} of {count} records of a page have {values[0]!r} in "
+                f"{cursor.field!r}, where this window ends and the next one starts. If the API returns them with both, "
+                "they become two rows of a table that appends; one that merges (write_mode append_dedup) has each "
+                "once. Set `cursor_granularity` (in Python `granularity`) to the smallest difference between two "
+                "timestamps of the API"
+            )
         requested = f"from {window.start} on" if window.last else f"from {window.start} to {window.end}"
         field = repr(cursor.field)
         text = (

@@ -137,6 +137,19 @@ def test_the_record_between_two_windows_is_counted_and_not_named() -> None:
     assert (page.records, page.skipped, page.warning) == ([], 1, "")
 
 
+def test_the_record_between_two_windows_is_named_where_both_emit_what_the_source_returns() -> None:
+    pages = [Page([{"seq": 20}, {"seq": 6}], None), Page([{"seq": 20}], None)]
+    stream = Scripted(lambda _: iter(pages), CountCursor("seq", by_request=True))
+
+    first, second, _ = read_slice(stream, Slice(window=Window(5, 20, 20, last=False)))
+
+    assert (first.records, second.records) == (pages[0].records, pages[1].records)
+    assert "scripted: 1 of 2 records of a page have 20 in 'seq', where this window ends and the next" in first.warning
+    assert "Set `cursor_granularity`" in first.warning
+    assert not second.warning
+    assert not [page.warning for page in read_slice(stream, Slice(window=Window(5, 20, 20))) if page.warning]
+
+
 def test_records_outside_of_their_window_are_named_on_the_first_page_that_has_one() -> None:
     pages = [[{"seq": 20}], [{"seq": 1}], [{"seq": 2}, {"seq": 6}]]
     stream = Scripted(lambda _: (Page(rows, {"page": n}) for n, rows in enumerate(pages)), CountCursor("seq"))

@@ -37,7 +37,7 @@ class Plan:
     client: none, and the manifest drops what lies outside, feed: the same, newest first.
     later_start: the cursor starts a day after the first record. min_start: the start is kept from being too early.
     end: days from now to where the cursor ends; None: the manifest does not say. cursor: whether there is one.
-    descending: whether the newest are asked for first.
+    descending: whether the newest are asked for first. touching: whether windows end where the next ones start.
     """
 
     dialect: str = "iso"
@@ -52,6 +52,7 @@ class Plan:
     end: int | None = None
     cursor: bool = True
     descending: bool = False
+    touching: bool = False
 
     @property
     def start(self) -> datetime:
@@ -319,7 +320,7 @@ def _cursor(api: Api, plan: Plan) -> dict[str, Any]:
     if plan.filter == "both":
         cursor["end_time_option"] = _option("high")
     if plan.step is not None:
-        cursor |= {"step": plan.step, "cursor_granularity": UNITS[plan.dialect]}
+        cursor |= {"step": plan.step, "cursor_granularity": "PT0S" if plan.touching else UNITS[plan.dialect]}
     if plan.lookback:
         cursor["lookback_window"] = f"P{plan.lookback}D"
     if plan.end is not None:

@@ -40,6 +40,7 @@ def _of(kind: Mapping[str, Json], *ids: Json, text: bool = False) -> World:
 
 
 @example(_of(ID_TYPES[0], 10**23, 1e23))
+@example(_of(ID_TYPES[0], 10**40, 1e40))
 @example(_of(ID_TYPES[1], EXACT, WrittenNumber(f"{EXACT}.0")))
 @example(_of(ID_TYPES[2], WrittenNumber("1e-400"), 0.0, text=True))
 @settings(max_examples=20)

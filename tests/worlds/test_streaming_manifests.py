@@ -36,6 +36,7 @@ def plans(draw: st.DrawFn) -> Plan:
         lookback=draw(st.sampled_from([0, 0, 1])),
         later_start=draw(st.booleans()),
         min_start=draw(st.booleans()),
+        touching=draw(st.booleans()),
     )
 
 
