@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -68,3 +69,12 @@ def test_a_config_that_is_not_right_is_an_error_of_usage(tmp_path: Path) -> None
         chosen.choose(f"{tmp_path}/good.py", f"{tmp_path}/config.yaml", None)
 
     assert "config.yaml:1 continent: the environment variable CONTINENT_OF_A_TEST is not set" in str(caught.value)
+
+
+def test_a_config_in_json_may_have_escapes_of_json(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text(dedent(CONNECTOR).replace("BETWEEN", '"CH"'))
+    (tmp_path / "config.json").write_text(json.dumps({"continent": "\U0001f600"}))
+
+    chosen.choose(f"{tmp_path}/good.py", f"{tmp_path}/config.json", None)
+
+    assert chosen.TestConnector.config == {"continent": "\U0001f600"}

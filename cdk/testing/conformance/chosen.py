@@ -7,10 +7,9 @@ from typing import ClassVar
 
 import pytest
 
-from cdk.base.documents import location_in
+from cdk.base.documents import location_in, read_document
 from cdk.base.errors import CdkError, ConfigError
 from cdk.base.values import FieldValue, json_kind
-from cdk.base.yaml_file import YamlFile
 from cdk.sources.environment import environment
 from cdk.sources.variables import with_variables
 from cdk.streams.source import Source
@@ -32,7 +31,7 @@ def choose(name: str, path: str | None, cassette: str | None) -> None:
     """
     try:
         file = Path(path or "")
-        document = {} if path is None else YamlFile.load(file).value
+        document = {} if path is None else read_document(file)
         config = with_variables(document, environment(file.parent), partial(location_in, file))
         if not isinstance(config, dict):
             raise ConfigError(f"found {json_kind(document)}, expected an object", path=str(path))

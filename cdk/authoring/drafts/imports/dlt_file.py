@@ -3,10 +3,10 @@
 import ast
 from pathlib import Path
 
+from cdk.base.documents import read_document
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonObject, JsonValue, as_object
 from cdk.base.wording import reason_of
-from cdk.base.yaml_file import YamlFile
 
 CODE, SECRET, SETTING = "$code", "$secret", "$setting"
 """Keys of objects that replace what is not a value: Python code as text, and names of dlt's secrets and settings."""
@@ -17,8 +17,7 @@ def read_dlt_config(path: Path) -> JsonObject:
 
     Raises ConfigError: when it cannot be read or has none.
     """
-    # The YAML parser also reads JSON.
-    value = _in_python(path) if path.suffix == ".py" else YamlFile.load(path).value
+    value = _in_python(path) if path.suffix == ".py" else read_document(path)
     if isinstance(value, dict) and isinstance(value.get("client"), dict) and isinstance(value.get("resources"), list):
         return value
     expected = "expected a RESTAPIConfig of dlt, an object with `client` and a list `resources`"

@@ -11,7 +11,7 @@ from cdk.authoring.drafts.draft import Draft
 from cdk.authoring.drafts.imports.dlt_file import read_dlt_config
 from cdk.authoring.drafts.imports.dlt_rest_api import draft_of_dlt
 from cdk.authoring.drafts.manifest_text import manifest_text
-from cdk.base.values import Json, JsonValue
+from cdk.base.values import Json, JsonValue, as_object
 from cdk.testing import MockApi, MockClock, Route, read
 from cdk.testing.read_result import ReadResult
 
@@ -95,6 +95,13 @@ def test_a_dict_in_python_requests_what_dlt_does(tmp_path: Path) -> None:
     assert run.records_of("comments") == [{"id": 7, "_posts_title": "a"}]
     assert last.requests[0].headers["X-Key"] == draft.config.example["api_key"]
     assert last.requests[0].headers["X-Tenant"] == "the tenant"
+
+
+def test_strings_in_json_may_have_escapes_of_json(tmp_path: Path) -> None:
+    (stream,) = _resource(tmp_path, path="rows", params={"mood": "\U0001f600"}).streams
+
+    requester = as_object(as_object(stream.component["retriever"])["requester"])
+    assert requester["request_parameters"] == {"mood": "\U0001f600"}
 
 
 def test_secrets_are_carried_nowhere_and_what_is_code_is_listed(tmp_path: Path) -> None:
