@@ -10,10 +10,10 @@ CODE = Path(__file__).parents[2] / "cdk"
 # fmt: off
 HOUSEHOLD = frozenset({
     "ask", "asked", "at_once", "begun", "dealer", "dealt", "found", "freeze", "given", "going_on", "gone", "hear",
-    "heard", "hearing", "here", "kept", "known_answers", "left", "made", "mend", "moment", "moments", "news", "one",
-    "ours", "place", "polite", "said", "say", "says", "seen", "settle", "several", "slip", "slips", "span", "spans",
-    "spoke", "straight", "take", "talk", "tell", "tells", "thaw", "there", "told", "took", "unseen", "unwilling",
-    "vanished", "want", "wanted", "whole",
+    "heard", "hearing", "here", "hurry", "kept", "known_answers", "left", "made", "mend", "moment", "moments", "news",
+    "one", "ours", "patience", "place", "polite", "said", "say", "says", "seen", "settle", "several", "slip", "slips",
+    "span", "spans", "spoke", "straight", "take", "talk", "tell", "tells", "thaw", "there", "told", "took", "unseen",
+    "unwilling", "vanished", "want", "wanted", "whole",
 })
 # fmt: on
 MOST = 12

@@ -70,7 +70,7 @@ _STEP = 0.25
 """Seconds between two checks of whether a wait should end."""
 
 
-_PATIENCE = 10.0
+_UNINTERRUPTED = 10.0
 """A wait of at most so many seconds is finished even if the run is interrupted: most such waits let a page succeed."""
 
 
@@ -85,9 +85,9 @@ def sleep(seconds: float) -> None:
         other.sleep(seconds)
         seconds = 0
     while seconds > 0 and not (stop is not None and stop.is_set()):
-        if seconds > _PATIENCE and (why := interruption.why):
+        if seconds > _UNINTERRUPTED and (why := interruption.why):
             raise Interrupted(why)
-        step = seconds if stop is None and seconds <= _PATIENCE else min(seconds, _STEP)
+        step = seconds if stop is None and seconds <= _UNINTERRUPTED else min(seconds, _STEP)
         time.sleep(step)  # noqa: TID251 - the one place that really sleeps
         seconds -= step
     if stop is not None and stop.is_set():

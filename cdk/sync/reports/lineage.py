@@ -53,7 +53,7 @@ class NotRead(Struct, frozen=True):
     table: None = None
 
 
-_PATIENCE = 3.0
+_TIMEOUT = 3.0
 """Seconds that a server may take to respond; an event is sent at most twice."""
 
 _SECRET = re.compile(r"OPENLINEAGE\w*(AUTH|KEY|TOKEN|SECRET|PASSWORD|HEADER)")
@@ -120,7 +120,7 @@ class _LineageRun:
             from openlineage.client import OpenLineageClient  # noqa: PLC0415 - see the module
 
             self._client = OpenLineageClient()
-            _hurry(self._client.transport)
+            _limit_waits(self._client.transport)
 
     def emit(self, kind: str, error: str = "") -> None:
         """Send an event. error: message for the last event, if the run failed."""
@@ -129,7 +129,7 @@ class _LineageRun:
                 self._client.emit(self._event(kind, error))
             if kind != "START":
                 with self._guarded():
-                    self._client.close(_PATIENCE)
+                    self._client.close(_TIMEOUT)
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -199,7 +199,7 @@ class _WarningCollector(logging.Handler):
         self.messages.append(record.getMessage())
 
 
-def _hurry(transport: "Transport") -> None:
+def _limit_waits(transport: "Transport") -> None:
     """Limit how long an HTTP transport waits.
 
     By default, the client tries six times, five seconds each, and sleeps as long as a busy server requests.
@@ -210,9 +210,9 @@ def _hurry(transport: "Transport") -> None:
     match transport:
         case CompositeTransport():
             for part in transport.transports:
-                _hurry(part)
+                _limit_waits(part)
         case HttpTransport():
-            transport.timeout = min(transport.timeout, _PATIENCE)
+            transport.timeout = min(transport.timeout, _TIMEOUT)
             transport.config.retry = {**transport.config.retry, "total": 1, "respect_retry_after_header": False}
         case _:
             pass

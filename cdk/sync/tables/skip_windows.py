@@ -28,13 +28,11 @@ from cdk.lake.delta.table_state import TableState
 from cdk.state.handlers.intervals import Interval, normal
 from cdk.state.handlers.redundant import Planned, RedundantRunSkipHandler
 from cdk.state.handlers.run import StatefulRun, stateful_run
-from cdk.state.log.state_log import StateLog
-from cdk.state.stores.key import StateKey
-from cdk.state.stores.opening import open_store
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_options import SkipOptions
 from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tables.state_log_mirror import state_log
 
 
 class SkipWindows:
@@ -165,15 +163,7 @@ class SkipWindows:
         return any(commit.note for commit in takewhile(lambda commit: commit.state != logged, log))
 
     def _run(self, *, writes: bool, sync: str = "") -> AbstractContextManager[StatefulRun]:
-        state = self._pipeline.state
-        assert state.state_provider is not None
-        log = StateLog(
-            open_store(state.state_provider.model_dump(), writes=writes),
-            StateKey(self._pipeline.name),
-            clock=lambda: self._started,
-            secrets=self._secrets,
-            max_checkpoint_state_size=state.max_checkpoint_state_size,
-        )
+        log = state_log(self._pipeline, self._secrets, lambda: self._started, writes=writes)
         return stateful_run(log, self._handled, preview=not writes, run={"id": sync} if sync else None)
 
     def _handler(self, run: StatefulRun, plan: StreamPlan) -> RedundantRunSkipHandler:

@@ -43,9 +43,14 @@ def open_log(pipeline: Pipeline, secrets: Iterable[str], clock: Clock) -> StateL
     if options.ignore_new_state:
         where = Location(keys=("state", "ignore_new_state"))
         raise ConfigError("nothing may be written, so a sync can only be previewed", path=where)
-    if options.state_provider is None or not options.enabled:
-        return None
-    store = open_store(options.state_provider.model_dump())
+    return None if options.state_provider is None or not options.enabled else state_log(pipeline, secrets, clock)
+
+
+def state_log(pipeline: Pipeline, secrets: Iterable[str], clock: Clock, *, writes: bool = True) -> StateLog:
+    """Open the log of a pipeline with a `state_provider`. writes: it may be written. Raises as `open_log` does."""
+    options = pipeline.state
+    assert options.state_provider is not None
+    store = open_store(options.state_provider.model_dump(), writes=writes)
     size = options.max_checkpoint_state_size
     return StateLog(store, StateKey(pipeline.name), clock=clock, secrets=secrets, max_checkpoint_state_size=size)
 

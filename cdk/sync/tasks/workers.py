@@ -20,7 +20,7 @@ from cdk.sync.tasks.task_pool import InlineTasks, TaskPool, ThreadTasks
 
 W = TypeVar("W")
 
-_PATIENCE = 2.0
+_LONGEST_WAIT = 2.0
 """Seconds to wait for a cancelled start to end."""
 _NAMED = 3
 """Maximum number of streams in the name of a job."""
@@ -73,7 +73,7 @@ class ClusterStart(Generic[W]):
         """Cancel a running start, and wait briefly for its end; otherwise it ends with the process."""
         if self.starting:
             self._end()
-            self._over.wait(_PATIENCE)
+            self._over.wait(_LONGEST_WAIT)
             self.starting = False
 
 
