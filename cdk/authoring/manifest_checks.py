@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from jinja2 import nodes
-from pydantic import BaseModel
+from msgspec import Struct
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import (
@@ -153,7 +153,7 @@ def _texts(
             pass
 
 
-def _is_read(model: type[BaseModel], value: Mapping[str, JsonValue], name: str) -> bool:
+def _is_read(model: type[Struct], value: Mapping[str, JsonValue], name: str) -> bool:
     """Whether a component reads a field. A field that only `$parameters` adds may be meant for another component."""
     if name == "url" and value.get("url_base"):
         return False

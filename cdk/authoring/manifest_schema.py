@@ -1,19 +1,17 @@
 """The JSON Schema of manifests: with references resolved, and as people write them."""
 
 from collections.abc import Iterable
-from inspect import cleandoc
-from textwrap import dedent
 
 from msgspec import Struct
-from pydantic import BaseModel
 
 from cdk.base.values import JSON_TYPES, Json, JsonSchema
 from cdk.declarative.components import register
-from cdk.declarative.components.custom import CustomComponent
 from cdk.declarative.model.component import Component
+from cdk.declarative.model.component_docs import component_docs
 from cdk.declarative.model.field_shapes import (
     AnyOf,
     Anything,
+    Changed,
     Choice,
     Either,
     FieldShape,
@@ -70,7 +68,7 @@ def resolved_schema() -> dict[str, Json]:
         definitions[family.__name__] = _family_schema(family)
     for name, (component, field) in _VALUES.items():
         if component in Component.registry:
-            definitions[name] = _value_schema(name, fields_of(Component.registry[component])[field])
+            definitions[name] = _value_schema(name, Component.registry[component], field)
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "A manifest",
@@ -100,21 +98,6 @@ def manifest_schema() -> dict[str, Json]:
     }
     root = {**definitions[_ROOT], "required": ["version"]}
     return {**resolved, "definitions": {**definitions, _ROOT: root}}
-
-
-class ComponentDocs(Struct, frozen=True):
-    """The documentation of a component. text: in paragraphs. example: YAML; empty if there is none."""
-
-    text: str
-    example: str
-
-
-def component_docs(model: type[BaseModel]) -> ComponentDocs:
-    """Return the documentation in a model's own docstring; a custom component without an example gets a minimal one."""
-    text, _, example = cleandoc(vars(model).get("__doc__") or "").partition("\nExample:\n")
-    if not example and issubclass(model, CustomComponent):
-        example = f"type: {model.__name__}\nclass_name: components.{model.__name__.replace('Custom', 'My')}"
-    return ComponentDocs(text.strip(), dedent(example).strip())
 
 
 def _written(schema: Json) -> Json:
@@ -153,8 +136,8 @@ def _defined(name: str) -> str:
     return Component.registry[name].__name__
 
 
-def _model_schema(name: str, model: type[BaseModel]) -> dict[str, Json]:
-    fields = fields_of(model)
+def _model_schema(name: str, model: type[Struct]) -> dict[str, Json]:
+    fields, docs = fields_of(model), component_docs(model)
     properties: dict[str, Json] = {}
     if issubclass(model, Component):
         # No `"type": "string"` beside the enum, because language servers offer the names before anything is typed.
@@ -163,11 +146,11 @@ def _model_schema(name: str, model: type[BaseModel]) -> dict[str, Json]:
         if key == "$parameters":
             properties[key] = _PARAMETERS
         elif key != "type":
-            properties[key] = _field_schema(name, field)
+            properties[key] = _field_schema(name, field, docs.fields[key])
     required = [key for key, field in fields.items() if field.required]
     return {
         "title": name,
-        "description": component_docs(model).text,
+        "description": docs.text,
         "type": "object",
         **({"required": required} if required else {}),
         "properties": properties,
@@ -175,7 +158,7 @@ def _model_schema(name: str, model: type[BaseModel]) -> dict[str, Json]:
     }
 
 
-def _field_schema(component: str, field: FieldShape) -> dict[str, Json]:
+def _field_schema(component: str, field: FieldShape, description: str) -> dict[str, Json]:
     named = next((name for name, field_of in _VALUES.items() if field_of == (component, field.key)), None)
     named = named or _OBJECTS.get((component, field.key))
     if named is None:
@@ -188,15 +171,15 @@ def _field_schema(component: str, field: FieldShape) -> dict[str, Json]:
             schema["anyOf"].append({"type": "null"})
     if "$ref" in schema:
         schema = {"allOf": [schema]}  # draft 7 ignores keywords beside a `$ref`
-    described = {"description": field.description} if field.description else {}
+    described = {"description": description} if description else {}
     default = {} if field.required or field.default is None else {"default": field.default}
     return {**described, **schema, **default}
 
 
-def _value_schema(name: str, field: FieldShape) -> dict[str, Json]:
-    plain = tuple(part for part in flat(field.shape) if not isinstance(part, Part | AnyOf | Nothing))
+def _value_schema(name: str, model: type[Component], key: str) -> dict[str, Json]:
+    plain = tuple(part for part in flat(fields_of(model)[key].shape) if not isinstance(part, Part | AnyOf | Nothing))
     schema = _schema(plain[0] if len(plain) == 1 else Either(plain))
-    return {"title": name, "description": field.description, **schema}
+    return {"title": name, "description": component_docs(model).fields[key], **schema}
 
 
 def _family_schema(family: type[Component]) -> dict[str, Json]:
@@ -209,7 +192,7 @@ def _family_schema(family: type[Component]) -> dict[str, Json]:
     }
 
 
-def _schema(shape: Shape) -> dict[str, Json]:  # noqa: PLR0911 - one return for each shape
+def _schema(shape: Shape) -> dict[str, Json]:  # noqa: C901, PLR0911 - one return for each shape
     match shape:
         case Anything():
             return {}
@@ -232,13 +215,15 @@ def _schema(shape: Shape) -> dict[str, Json]:  # noqa: PLR0911 - one return for 
             # Without a `type`, only the implied component is allowed.
             refs = [_ref(kind.__name__), *(_ref(_defined(name)) for name in implied)]
             return {"anyOf": refs} if len(refs) > 1 else refs[0]
+        case Changed(item=item):
+            return _schema(item)
         case Either(options=options):
             return {"anyOf": [_schema(option) for option in options]}
 
 
-def _plain_models(models: Iterable[type[BaseModel]]) -> list[type[BaseModel]]:
+def _plain_models(models: Iterable[type[Struct]]) -> list[type[Struct]]:
     """Return the models used by components that are not components themselves."""
-    plain_models: dict[str, type[BaseModel]] = {}
+    plain_models: dict[str, type[Struct]] = {}
     waiting = list(models)
     while waiting:
         for model in parts_of(waiting.pop()):
@@ -253,7 +238,7 @@ def _families() -> list[type[Component]]:
     return [base for base in known if issubclass(base, Component) and base.__name__.startswith("Any")]
 
 
-def _name(model: type[BaseModel]) -> str:
+def _name(model: type[Struct]) -> str:
     return _MODELS.get(model.__name__, kind_of(model))
 
 

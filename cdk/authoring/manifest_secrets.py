@@ -7,6 +7,7 @@ from cdk.base.secret_names import surely_secret
 from cdk.base.values import JsonValue, Keys
 from cdk.declarative.components import register
 from cdk.declarative.model.component import Component
+from cdk.declarative.model.field_shapes import fields_of
 
 _EXPRESSIONS = ("{{", "{%")
 
@@ -29,7 +30,7 @@ def _below(value: JsonValue, keys: Keys) -> Iterator[tuple[Keys, str]]:
             kind = value.get("type")
             model = Component.registry.get(kind) if isinstance(kind, str) else None
             for name, part in value.items():
-                if model is not None and name in model.model_fields:
+                if model is not None and name in fields_of(model):
                     yield from _texts(part, (*keys, name)) if name in model.secret_fields else ()
                 elif surely_secret(name) and isinstance(part, str):
                     yield from _texts(part, (*keys, name))

@@ -6,8 +6,6 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.logs import logger
 from cdk.base.values import JsonObject, JsonValue, Keys, Location, as_list, as_object
@@ -20,7 +18,7 @@ from cdk.declarative.syntax.json_edit import part_at
 from cdk.declarative.syntax.legacy_syntax import adapt, migrate
 from cdk.declarative.syntax.parameters import propagate
 from cdk.declarative.syntax.references import References, has_at_most
-from cdk.declarative.syntax.validation_errors import ManifestProblem, explained, misspelt
+from cdk.declarative.syntax.validation import ManifestProblem, validate
 
 ROOT = "DeclarativeSource"
 MOST_PARTS = 2_000_000
@@ -105,16 +103,15 @@ class Manifest:
     def _validated(self, value: JsonObject) -> Component:
         model = Component.registry[ROOT]
         try:
-            root = model.model_validate(value)
-        except ValidationError as error:
-            problems = explained(value, model, error)
-            raise ManifestError.together(self._report(problems)) from None
+            root, problems = validate(model, value)
         except RecursionError:
             raise ManifestError(_TOO_DEEP, path=self.name) from None
+        if root is None:
+            raise ManifestError.together(self._report(problems))
         duplicates = list(self._duplicate_names(value))
         if duplicates:
             raise ManifestError.together(duplicates)
-        for warning in self._report(list(misspelt(value, model))):
+        for warning in self._report(problems):
             logger.warning("%s: %s", warning.path, warning.message)
         return root
 

@@ -7,7 +7,8 @@ host, it matches any text without a dot; if it is the whole host, the expression
 import re
 from collections.abc import Iterator, Mapping
 
-from pydantic import BaseModel
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue
@@ -16,7 +17,7 @@ from cdk.declarative.components.streams.source import Spec
 from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.interpolation.template import compile_template
 from cdk.declarative.model.component import Component
-from cdk.declarative.model.plug_points import AnySchemaLoader
+from cdk.declarative.model.stream_plug_points import AnySchemaLoader
 from cdk.rest.http.origin import CredentialScope, Origin, named_origins, origin
 
 _LITERAL = re.compile(r"https?://[A-Za-z0-9.\-]+(?::[0-9]+)?(?=[/?#\"'\s]|$)")
@@ -40,8 +41,8 @@ def _below(value: object, config: Mapping[str, JsonValue], parameters: Mapping[s
             yield from named_origins(values)
         case Component(parameters=own) if own is not parameters:
             yield from _below(value, config, own)
-        case BaseModel():
-            fields = {**value.__dict__, **(value.model_extra or {}), "parameters": None}
+        case Struct():
+            fields = {**asdict(value), "parameters": None}
             yield from _below(list(fields.values()), config, parameters)
         case Mapping() if not str(value.get("type", "")).endswith("SchemaLoader"):
             # A template of streams: its parts become components once it is filled in.

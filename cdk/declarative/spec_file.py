@@ -33,6 +33,9 @@ def _spec(file: Path) -> Spec:
         raise ManifestError(
             "expected an object with `connectionSpecification`, the schema of the config", path=str(file)
         )
-    spec = Spec(connection_specification=schema, documentation_url=None if url is None else str(url))
-    # A platform gets the credentials of a spec file as they are written, without the defaults of manifests.
-    return spec.model_copy(update={"advanced_auth": auth if isinstance(auth, dict) else None})
+    # Not validated: a platform gets the credentials of a spec file as they are written, without defaults of manifests.
+    return Spec(
+        connection_specification=schema,
+        documentation_url=None if url is None else str(url),
+        advanced_auth=auth if isinstance(auth, dict) else None,
+    )

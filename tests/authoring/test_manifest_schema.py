@@ -11,14 +11,14 @@ from textwrap import dedent
 import pytest
 import yaml
 from jsonschema import Draft7Validator
-from pydantic import BaseModel
 
-from cdk.authoring.manifest_schema import ComponentDocs, component_docs, manifest_schema, resolved_schema
+from cdk.authoring.manifest_schema import manifest_schema, resolved_schema
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
 from cdk.declarative.components import register
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.component import Component
+from cdk.declarative.model.component_docs import component_docs
 
 register()
 NAMES = json.loads((Path(__file__).parent / "language_names.json").read_text())
@@ -219,27 +219,3 @@ def _references(value: Json) -> set[str]:
         return set()
     found = {link for part in value.values() for link in _references(part)}
     return found | ({value["$ref"]} if isinstance(value.get("$ref"), str) else set())
-
-
-class Shown(BaseModel):
-    """What it is.
-
-    And more.
-
-    Example:
-        type: Shown
-        a:
-          b: 1
-    """
-
-
-class Silent(Shown):
-    pass
-
-
-def test_words_and_example_are_told_apart() -> None:
-    assert ComponentDocs("What it is.\n\nAnd more.", "type: Shown\na:\n  b: 1") == component_docs(Shown)
-
-
-def test_a_docstring_is_not_inherited() -> None:
-    assert ComponentDocs("", "") == component_docs(Silent)

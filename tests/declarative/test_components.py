@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pydantic import BaseModel
+from msgspec import Struct
 
-from cdk.authoring.manifest_schema import component_docs
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
 from cdk.declarative.components import register
 from cdk.declarative.model.component import Component
+from cdk.declarative.model.component_docs import component_docs
 from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.declarative.model.field_shapes import (
     AnyOf,
     Anything,
+    Changed,
     Choice,
     Either,
     FieldShape,
@@ -32,8 +33,9 @@ from cdk.declarative.model.field_shapes import (
     kind_of,
     open_to_more,
 )
-from cdk.declarative.model.plug_points import StreamParts
+from cdk.declarative.model.stream_plug_points import StreamParts
 from cdk.declarative.syntax.parameters import propagate
+from cdk.declarative.syntax.validation import validated
 from cdk.rest import JsonDocument
 from cdk.testing import MockApi
 
@@ -145,9 +147,7 @@ def test_a_component_says_what_it_is_and_shows_an_example(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_field_is_described(name: str) -> None:
-    fields = fields_of(Component.registry[name])
-
-    assert [key for key, f in fields.items() if key not in {"type", "$parameters"} and not f.description] == []
+    assert [key for key, text in component_docs(Component.registry[name]).fields.items() if not text] == []
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -209,7 +209,7 @@ def _context() -> BuildContext:
 
 
 def _component(value: dict[str, Json]) -> Json:
-    return Component.registry[value["type"]].model_validate(propagate(value))
+    return validated(Component.registry[value["type"]], propagate(value))
 
 
 def _given(wanted: inspect.Parameter, component: Component) -> Json:  # noqa: PLR0911 - one for each thing there is
@@ -239,7 +239,7 @@ def _given(wanted: inspect.Parameter, component: Component) -> Json:  # noqa: PL
             raise AssertionError(f"{kind_of(type(component))}.build takes {name!r}, which nothing gives here")
 
 
-def sample(model: type[BaseModel], *, full: bool, depth: int = 0) -> dict[str, Json]:
+def sample(model: type[Struct], *, full: bool, depth: int = 0) -> dict[str, Json]:
     """YAML for a model: with its required fields, or with all that may stand together."""
     kind = kind_of(model)
     made: dict[str, Json] = {"type": kind} if issubclass(model, Component) else {}
@@ -289,6 +289,8 @@ def _made(shape: Shape, key: str, *, full: bool, depth: int) -> Json:  # noqa: P
             return values[0]
         case ListOf(item=item, least=least):
             return [_made(item, key, full=full, depth=depth)] * max(least, 1)
+        case Changed(item=item):
+            return _made(item, key, full=full, depth=depth)
         case MapOf(item=item):
             return {"a": _made(item, key, full=full, depth=depth)}
         case Part(model=model):

@@ -33,6 +33,7 @@ from cdk.declarative.model.page_result import PageResult
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import SliceView, slice_names
 from cdk.declarative.syntax.parameters import propagate
+from cdk.declarative.syntax.validation import validated
 from cdk.rest import JsonDocument, Request
 from cdk.state.slice import Partition, Slice
 from tests.declarative.manifests import URL
@@ -55,7 +56,7 @@ def context(config: Any = None, now: float = NOW) -> BuildContext:
 
 
 def component(type: str, **fields: Any) -> Any:
-    return Component.registry[type].model_validate({"type": type, **fields})
+    return validated(Component.registry[type], {"type": type, **fields})
 
 
 def slice_with(fields: Any, **extra: Any) -> dict[str, Any]:
@@ -436,12 +437,13 @@ def not_migrated(row: Values) -> Outcome:
     parents = {"stream": {"name": "p", "retriever": simple}}
     router = {"type": "SubstreamPartitionRouter", "parent_stream_configs": [{**parent, **parents}]}
     cursor = {"type": "DatetimeBasedCursor", "cursor_field": "last_changed", "datetime_format": "%Y"}
-    stream = DeclarativeStream.model_validate(
+    stream = validated(
+        DeclarativeStream,
         {
             "name": "s",
             "retriever": {**simple, "partition_router": router},
             "incremental_sync": {**cursor, "start_datetime": "2020"},
-        }
+        },
     )
     state = row["input_state"]
     return LegacyToPerPartitionStateMigration().build(context(), stream)(state), state

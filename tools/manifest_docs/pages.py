@@ -5,11 +5,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import orjson
-from pydantic import BaseModel
+from msgspec import Struct
 
-from cdk.authoring.manifest_schema import component_docs
 from cdk.declarative.components import register
 from cdk.declarative.model.component import Component
+from cdk.declarative.model.component_docs import component_docs
 from cdk.declarative.model.field_shapes import (
     AnyOf,
     Choice,
@@ -93,19 +93,17 @@ def _page(page: str, kinds: list[type[Component]], places: Mapping[str, str]) ->
 
 def _section(kind: type[Component], page: str, places: Mapping[str, str]) -> str:
     said = component_docs(kind)
-    rows = [_row(field, page, places) for key, field in fields_of(kind).items() if key not in {"type", "$parameters"}]
-    lines = [f"## {kind_of(kind)}\n", f"{said.text}\n", *_table(rows)]
+    lines = [f"## {kind_of(kind)}\n", f"{said.text}\n", *_table(_rows(kind, page, places))]
     if open_to_more(kind):
         lines.append("Other fields are kept.\n")
     if said.example:
         lines.append(f"```yaml\n{said.example}\n```\n")
     for model in _own_parts(kind):
-        rows = [_row(field, page, places) for field in fields_of(model).values()]
-        lines += [f"### {kind_of(model)}\n", f"{component_docs(model).text}\n", *_table(rows)]
+        lines += [f"### {kind_of(model)}\n", f"{component_docs(model).text}\n", *_table(_rows(model, page, places))]
     return "\n".join(lines)
 
 
-def _own_parts(kind: type[Component]) -> Iterator[type[BaseModel]]:
+def _own_parts(kind: type[Component]) -> Iterator[type[Struct]]:
     """What the fields of a component are made of that is no component: it has no `type`, and no other place."""
     for field in fields_of(kind).values():
         for leaf in leaves(field.shape):
@@ -117,11 +115,16 @@ def _table(rows: Sequence[str]) -> Sequence[str]:
     return ["| Field | Takes | Default | Meaning |", "|---|---|---|---|", *rows, ""] if rows else []
 
 
-def _row(field: FieldShape, page: str, places: Mapping[str, str]) -> str:
+def _rows(model: type[Struct], page: str, places: Mapping[str, str]) -> list[str]:
+    texts = component_docs(model).fields
+    return [_row(field, texts[key], page, places) for key, field in fields_of(model).items() if key != "$parameters"]
+
+
+def _row(field: FieldShape, description: str, page: str, places: Mapping[str, str]) -> str:
     default = "required" if field.required else "" if field.default is None else f"`{_shown(field.default)}`"
     if not field.required and field.default == "":
         default = "empty"
-    cells = (f"`{field.key}`", _takes(field.shape, page, places), default, field.description)
+    cells = (f"`{field.key}`", _takes(field.shape, page, places), default, description)
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 

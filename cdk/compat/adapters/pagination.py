@@ -10,9 +10,9 @@ from cdk.compat.facades.slices import fill, request_arguments, slice_in
 from cdk.declarative.components.requests.requesters import join
 from cdk.declarative.model.context import Names
 from cdk.declarative.model.page_result import PageResult
-from cdk.declarative.model.plug_points import PageStrategy
 from cdk.declarative.model.query_properties import Properties
 from cdk.declarative.model.request_builder import RequestBuilder
+from cdk.declarative.model.request_plug_points import PageStrategy
 from cdk.rest import Authenticator, ErrorHandler, Headers, HttpErrorHandler, Request, Response
 from cdk.rest.client import Sender
 

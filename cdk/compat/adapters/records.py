@@ -10,7 +10,7 @@ from cdk.compat.airbyte.custom_object import CustomObject
 from cdk.compat.airbyte.http.response import ResponseFacade
 from cdk.compat.facades.slices import slice_in
 from cdk.declarative.model.context import Names
-from cdk.declarative.model.plug_points import Normalize, Select, Transform
+from cdk.declarative.model.request_plug_points import Normalize, Select, Transform
 from cdk.rest import Response
 from cdk.rest.records.extractor import Extractor
 

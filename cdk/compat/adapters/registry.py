@@ -23,16 +23,10 @@ from cdk.declarative.components.streams.partition_routers import Product
 from cdk.declarative.components.streams.retrievers import RecordSelector
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import (
-    AnyDecoder,
-    AnyPartitionRouter,
-    Incremental,
-    Requester,
-    Router,
-    SliceReader,
-    StreamParts,
-)
 from cdk.declarative.model.request_builder import RequestBuilder
+from cdk.declarative.model.request_plug_points import AnyDecoder, Requester
+from cdk.declarative.model.stream_plug_points import AnyPartitionRouter, Incremental, Router, SliceReader, StreamParts
+from cdk.declarative.syntax.validation import validated
 from cdk.rest import Authenticator, Decoder, JsonDocument
 from cdk.rest.auth.token_owner import collecting_bearers, register_bearer
 from cdk.rest.client import Sender
@@ -96,7 +90,7 @@ def _requester(component: CustomComponent, ctx: BuildContext) -> Requester:
 
 def _retriever(component: CustomComponent, ctx: BuildContext, parts: StreamParts) -> SliceReader:
     """Build a custom retriever, with the parts of its stream as arguments."""
-    fields = component.model_extra or {}
+    fields = component.further_fields
     reads = _decoder(fields.get("decoder"), ctx)
     router = _router(fields.get("partition_router"), ctx)
     shown = None if router is None else PartitionRouterFacade(router, ctx.window)
@@ -112,7 +106,7 @@ def _retriever(component: CustomComponent, ctx: BuildContext, parts: StreamParts
     if shown is not None:
         known |= {"stream_slicer": shown, "partition_router": shown}
     if isinstance(blob := fields.get("record_selector"), dict):
-        chosen = RecordSelector.model_validate({"type": "RecordSelector", **blob})
+        chosen = validated(RecordSelector, {"type": "RecordSelector", **blob})
         # Existing retrievers filter by the cursor themselves, and must see every record.
         unfiltered = replace(parts, incremental=None)
         known["record_selector"] = selector(chosen, ctx, unfiltered, reads)
@@ -135,14 +129,14 @@ def _key(parts: StreamParts) -> object:
 def _decoder(blob: JsonValue, ctx: BuildContext) -> Decoder:
     if not isinstance(blob, dict):
         return JsonDocument()
-    return AnyDecoder.pick({"type": "JsonDecoder", **blob}).build(ctx)
+    return validated(AnyDecoder, {"type": "JsonDecoder", **blob}).build(ctx)
 
 
 def _router(blob: JsonValue, ctx: BuildContext) -> Router | None:
     if not blob:
         return None
     blobs = blob if isinstance(blob, list) else [blob]
-    routers = [AnyPartitionRouter.pick(item).build(ctx) for item in blobs]
+    routers = [validated(AnyPartitionRouter, item).build(ctx) for item in blobs]
     return routers[0] if len(routers) == 1 else Product(routers)
 
 
@@ -165,8 +159,8 @@ def _incremental(component: CustomComponent, ctx: BuildContext) -> Incremental:
             f"{where}: {component.class_name} is a custom cursor ({why}), but the kit manages windows and states; "
             "write it as a DatetimeBasedCursor, with a state migration if the old state has another form"
         )
-    blob = {**(component.model_extra or {}), "$parameters": dict(component.parameters), "type": "DatetimeBasedCursor"}
-    native = ManifestCursor.model_validate(blob).build(ctx)
+    blob = {**component.further_fields, "$parameters": dict(component.parameters), "type": "DatetimeBasedCursor"}
+    native = validated(ManifestCursor, blob).build(ctx)
     if not any(name.lstrip("_").startswith("get_request") for base in own for name in vars(base)):
         return native
     custom = instance(component, ctx)

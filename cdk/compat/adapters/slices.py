@@ -9,8 +9,8 @@ from cdk.compat.airbyte.custom_object import CustomCodeError, CustomObject
 from cdk.compat.airbyte.partition_routers import SubstreamPartitionRouter
 from cdk.compat.airbyte.streams import StreamFacade, slice_facade
 from cdk.compat.facades.slices import fill, slice_arguments
-from cdk.declarative.model.plug_points import Router, StreamParts
 from cdk.declarative.model.request_builder import RequestBuilder
+from cdk.declarative.model.stream_plug_points import Router, StreamParts
 from cdk.declarative.reading.parents_in_turn import PartitionOrigin, PartitionsInTurn
 from cdk.protocol.messages import AirbyteMessage, Level
 from cdk.state.slice import Partition, Slice

@@ -10,7 +10,7 @@ from cdk.base.values import JsonObject, JsonSchema, JsonValue
 from cdk.compat.airbyte.custom_object import runtime
 from cdk.compat.airbyte.interpolation import InterpolatedString, Text, text_of
 from cdk.compat.airbyte.plain_types import Config, Parameters, WithParameters
-from cdk.declarative.model.plug_points import Normalize
+from cdk.declarative.model.request_plug_points import Normalize
 from cdk.declarative.reading.schema_file import read_schema, schema_file
 from cdk.declarative.reading.type_normalizer import normalizer
 

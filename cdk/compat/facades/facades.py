@@ -22,16 +22,9 @@ from cdk.compat.airbyte.streams import slice_facade
 from cdk.compat.facades.slices import blank, names_of, slice_of
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.page_result import PageResult
-from cdk.declarative.model.plug_points import (
-    Incremental,
-    PageRequests,
-    PageStrategy,
-    Requester,
-    Router,
-    Select,
-    Transform,
-)
 from cdk.declarative.model.request_builder import RequestBuilder
+from cdk.declarative.model.request_plug_points import PageRequests, PageStrategy, Requester, Select, Transform
+from cdk.declarative.model.stream_plug_points import Incremental, Router
 from cdk.rest import Authenticator, Request, Response, Transport
 from cdk.rest import Decoder as NativeDecoder
 from cdk.rest import ErrorHandler as NativeHandler

@@ -4,11 +4,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from cdk.base.errors import CdkError, ManifestError
-from cdk.base.validation_messages import refusals
-from cdk.base.values import JsonObject, JsonValue, dotted
+from cdk.base.values import JsonObject, JsonValue
 from cdk.base.wording import did_you_mean
 from cdk.compat.airbyte.custom_object import CustomObject, running
 from cdk.compat.airbyte.http.adapters import CustomAuthenticatorAdapter, authenticator_of, error_handler_of
@@ -44,7 +41,7 @@ from cdk.declarative.components.streams import partition_routers as routers
 from cdk.declarative.components.streams import retrievers
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import (
+from cdk.declarative.model.request_plug_points import (
     AnyAuthenticator,
     AnyBackoffStrategy,
     AnyDecoder,
@@ -52,14 +49,12 @@ from cdk.declarative.model.plug_points import (
     AnyExtractor,
     AnyPaginationStrategy,
     AnyPaginator,
-    AnyPartitionRouter,
     AnyRecordFilter,
     AnyRequester,
-    AnySchemaLoader,
-    AnyStream,
     AnyTransformation,
-    StreamParts,
 )
+from cdk.declarative.model.stream_plug_points import AnyPartitionRouter, AnySchemaLoader, AnyStream, StreamParts
+from cdk.declarative.syntax.validation import validated
 from cdk.rest import Decoder, JsonDocument
 from cdk.rest.auth.token_owner import register_bearer
 
@@ -112,7 +107,7 @@ def _instantiated(
     """Return the object, and the arguments of its constructor."""
     where = ctx.where(component, "class_name")
     kind = custom_class(component.class_name, ctx, where)
-    fields = dict(component.model_extra or {})
+    fields = dict(component.further_fields)
     names, required = _accepted(kind)
     offered: dict[str, object] = {
         "config": ctx.config,
@@ -155,12 +150,12 @@ def _attach_manifest_component(
     arguments: those of its constructor.
     """
     if isinstance(custom, DefaultErrorHandler) and "DefaultErrorHandler" in Component.registry:
-        handler = AnyErrorHandler.pick({**blob, "type": "DefaultErrorHandler"})
+        handler = validated(AnyErrorHandler, {**blob, "type": "DefaultErrorHandler"})
         object.__setattr__(custom, "_manifest_handler", handler.build(ctx))
     elif getattr(custom, "sends", None) is not None:
         # Only the settings for sending matter here: the object's own methods describe the request.
         sending = {name: blob[name] for name in _SENDING if name in blob}
-        requester = AnyRequester.pick({**sending, "type": "HttpRequester", "url": "https://localhost/"})
+        requester = validated(AnyRequester, {**sending, "type": "HttpRequester", "url": "https://localhost/"})
         client = requester.build(ctx).client
         # The class may have replaced its authenticator or its error handler.
         if (own := custom.get_authenticator()) is not arguments.get("authenticator") and not isinstance(own, NoAuth):
@@ -210,10 +205,9 @@ def _value(name: str, value: JsonValue, ctx: BuildContext) -> object:  # noqa: P
 def _component(blob: Mapping[str, JsonValue], ctx: BuildContext) -> Component:
     kind = Component.registry[str(blob["type"])]
     try:
-        return kind.model_validate(blob)
-    except ValidationError as error:
-        keys, text = refusals(error, blob)[0]
-        raise ManifestError(f"{ctx.stream or 'manifest'}: {blob['type']}.{dotted(keys)}: {text}") from None
+        return validated(kind, blob)
+    except ManifestError as error:
+        raise ManifestError(f"{ctx.stream or 'manifest'}: {blob['type']}.{error}") from None
 
 
 def _accepted(kind: type) -> tuple[set[str], set[str]]:

@@ -5,36 +5,42 @@ The caller that opens the manifest passes their builder (`Runtime.custom`); with
 
 from typing import Any
 
-from pydantic import Field
-
 from cdk.base.errors import ManifestError
+from cdk.base.values import JsonObject
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import (
+from cdk.declarative.model.request_plug_points import (
     AnyAuthenticator,
     AnyBackoffStrategy,
-    AnyConfigTransformation,
     AnyDecoder,
     AnyErrorHandler,
     AnyExtractor,
-    AnyIncrementalSync,
     AnyPaginationStrategy,
-    AnyPartitionRouter,
     AnyRecordFilter,
     AnyRequester,
+    AnySchemaNormalization,
+    AnyTransformation,
+)
+from cdk.declarative.model.stream_plug_points import (
+    AnyConfigTransformation,
+    AnyIncrementalSync,
+    AnyPartitionRouter,
     AnyRetriever,
     AnySchemaLoader,
-    AnySchemaNormalization,
     AnyStateMigration,
-    AnyTransformation,
     AnyValidationStrategy,
 )
 
 
-class CustomComponent(Component, type=None):
-    """A component that is a Python class. Its further fields are for that class, so subclasses set `extra="allow"`."""
+class CustomComponent(Component):
+    """A component that is a Python class."""
 
-    class_name: str = Field(description="The module and the class, such as `source_x.components.MyExtractor`.")
+    type_name = None
+
+    class_name: str
+    """The module and the class, such as `source_x.components.MyExtractor`."""
+    further_fields: JsonObject = {}
+    """The fields of the class that the manifest sets."""
 
     def build(self, ctx: BuildContext, *parts: object, **options: object) -> Any:  # noqa: ANN401 - differs by family
         """Build the object that the family expects. parts: the further arguments of the family's `build`.
@@ -50,7 +56,7 @@ class CustomComponent(Component, type=None):
         return custom.build(self, ctx, *parts)
 
 
-class CustomAuthenticator(CustomComponent, AnyAuthenticator, extra="allow"):
+class CustomAuthenticator(CustomComponent, AnyAuthenticator):
     """Adds credentials using a Python class of the connector.
 
     Example:
@@ -60,19 +66,19 @@ class CustomAuthenticator(CustomComponent, AnyAuthenticator, extra="allow"):
     """
 
 
-class CustomBackoffStrategy(CustomComponent, AnyBackoffStrategy, extra="allow"):
+class CustomBackoffStrategy(CustomComponent, AnyBackoffStrategy):
     """Decides how long to wait using a Python class of the connector."""
 
 
-class CustomConfigTransformation(CustomComponent, AnyConfigTransformation, extra="allow"):
+class CustomConfigTransformation(CustomComponent, AnyConfigTransformation):
     """Changes the config using a Python class of the connector."""
 
 
-class CustomDecoder(CustomComponent, AnyDecoder, extra="allow"):
+class CustomDecoder(CustomComponent, AnyDecoder):
     """Decodes bodies using a Python class of the connector."""
 
 
-class CustomErrorHandler(CustomComponent, AnyErrorHandler, extra="allow"):
+class CustomErrorHandler(CustomComponent, AnyErrorHandler):
     """Decides what responses mean using a Python class of the connector.
 
     Example:
@@ -82,7 +88,7 @@ class CustomErrorHandler(CustomComponent, AnyErrorHandler, extra="allow"):
     """
 
 
-class CustomIncrementalSync(CustomComponent, AnyIncrementalSync, extra="allow"):
+class CustomIncrementalSync(CustomComponent, AnyIncrementalSync):
     """Advances using a Python class of the connector that extends `DatetimeBasedCursor`; other classes are refused.
 
     Example:
@@ -92,7 +98,7 @@ class CustomIncrementalSync(CustomComponent, AnyIncrementalSync, extra="allow"):
     """
 
 
-class CustomPaginationStrategy(CustomComponent, AnyPaginationStrategy, extra="allow"):
+class CustomPaginationStrategy(CustomComponent, AnyPaginationStrategy):
     """Finds the next page using a Python class of the connector.
 
     Example:
@@ -102,11 +108,11 @@ class CustomPaginationStrategy(CustomComponent, AnyPaginationStrategy, extra="al
     """
 
 
-class CustomPartitionRouter(CustomComponent, AnyPartitionRouter, extra="allow"):
+class CustomPartitionRouter(CustomComponent, AnyPartitionRouter):
     """Makes the partitions using a Python class of the connector."""
 
 
-class CustomRecordExtractor(CustomComponent, AnyExtractor, extra="allow"):
+class CustomRecordExtractor(CustomComponent, AnyExtractor):
     """Extracts the records of a response using a Python class of the connector.
 
     Example:
@@ -116,11 +122,11 @@ class CustomRecordExtractor(CustomComponent, AnyExtractor, extra="allow"):
     """
 
 
-class CustomRecordFilter(CustomComponent, AnyRecordFilter, extra="allow"):
+class CustomRecordFilter(CustomComponent, AnyRecordFilter):
     """Decides which records to keep using a Python class of the connector."""
 
 
-class CustomRequester(CustomComponent, AnyRequester, extra="allow"):
+class CustomRequester(CustomComponent, AnyRequester):
     """Drafts requests using a Python class of the connector.
 
     Example:
@@ -130,25 +136,25 @@ class CustomRequester(CustomComponent, AnyRequester, extra="allow"):
     """
 
 
-class CustomRetriever(CustomComponent, AnyRetriever, extra="allow"):
+class CustomRetriever(CustomComponent, AnyRetriever):
     """Reads slices using a Python class of the connector."""
 
 
-class CustomSchemaLoader(CustomComponent, AnySchemaLoader, extra="allow"):
+class CustomSchemaLoader(CustomComponent, AnySchemaLoader):
     """Provides the schema using a Python class of the connector."""
 
 
-class CustomSchemaNormalization(CustomComponent, AnySchemaNormalization, extra="allow"):
+class CustomSchemaNormalization(CustomComponent, AnySchemaNormalization):
     """Casts values using a Python class of the connector."""
 
 
-class CustomStateMigration(CustomComponent, AnyStateMigration, extra="allow"):
+class CustomStateMigration(CustomComponent, AnyStateMigration):
     """Converts old states to today's form using a Python class of the connector."""
 
 
-class CustomTransformation(CustomComponent, AnyTransformation, extra="allow"):
+class CustomTransformation(CustomComponent, AnyTransformation):
     """Changes records using a Python class of the connector."""
 
 
-class CustomValidationStrategy(CustomComponent, AnyValidationStrategy, extra="allow"):
+class CustomValidationStrategy(CustomComponent, AnyValidationStrategy):
     """Validates a value using a Python class of the connector."""

@@ -1,19 +1,16 @@
 """Component: a node of a manifest. Model, schema and builder are one class, so a new component is one file.
 
 The `type` of an object selects its component. A field that takes any component of a kind is annotated with a family: an
-abstract component such as `AnyDecoder` (see `cdk.declarative.model.plug_points`).
+abstract component such as `AnyDecoder` (see `request_plug_points` and `stream_plug_points`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import ClassVar, Self, dataclass_transform
 
-from msgspec import Struct
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, model_validator
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from msgspec import Struct, field
 
 from cdk.base.values import JsonValue
-from cdk.base.wording import did_you_mean, shown
 
 
 class Registry(Mapping[str, type["Component"]]):
@@ -50,68 +47,39 @@ class Registry(Mapping[str, type["Component"]]):
         return self._made
 
 
-class Component(BaseModel):
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+class Component(Struct, frozen=True, kw_only=True, tag_field="type", tag=True, omit_defaults=True):
     """A typed object of a manifest. Subclass it, declare its fields, write `build`.
 
-    Its `type` is the name of the class, or a keyword of the class: `class Name(AnyDecoder, type="OtherName")`.
-    `type=None` makes a family. An object without a `type` then becomes the family's member named by `default`, or by
-    `custom` if it has a `class_name`.
+    A class whose name begins with `Any` is a family. An object without a `type` then becomes the family's member that
+    `implied` names. Unknown fields are ignored, because parameters are copied onto every component as fields.
 
-    parameters: the `$parameters` of this component and of the components around it, merged.
-    Unknown fields are ignored, because parameters are copied onto every component as fields.
+    `__post_init__` raises ValueError: when valid fields do not fit each other.
     """
 
-    model_config = ConfigDict(
-        extra="ignore", frozen=True, populate_by_name=True, defer_build=True, arbitrary_types_allowed=True
-    )
-
     registry: ClassVar[Registry] = Registry()
+    type_name: ClassVar[str | None] = None
+    """Its `type` in manifests: the name of the class, unless the class sets another; None for a family."""
     implied: ClassVar["Default | None"] = None
     """Of a family: the type of an object without a `type`."""
     secret_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields that hold a credential, so their text should be an expression that reads it from the config."""
 
-    parameters: Mapping[str, JsonValue] = Field(default_factory=dict, alias="$parameters", repr=False)
+    parameters: Mapping[str, JsonValue] = field(name="$parameters", default_factory=dict)
+    """The `$parameters` of this component and of the components around it, merged."""
 
-    def __init_subclass__(
-        cls,
-        *,
-        type: str | None = "",
-        default: str = "",
-        custom: str = "",
-        **config: Any,  # noqa: ANN401 - pydantic's
-    ) -> None:
-        super().__init_subclass__(**config)
-        if default or custom:
-            cls.implied = Default(default, custom)
-        if type is not None:
-            name = type or cls.__name__
-            # Must happen before pydantic collects the fields.
-            cls.__annotations__ = {"type": Annotated[Literal[name], Field(name)], **cls.__annotations__}
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: object) -> None:
-        if (name := cls.type_name()) is not None:
-            Component.registry.add(name, cls)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, value: object) -> object:
-        """Leave out fields that are null and need not be there: they have their default."""
-        if not isinstance(value, Mapping) or None not in value.values():
-            return value
-        optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
-        return {name: item for name, item in value.items() if item is not None or name not in optional}
-
-    @classmethod
-    def type_name(cls) -> str | None:
-        """The `type` of this component; None for a family."""
-        field = cls.__annotations__.get("type")
-        return None if field is None else str(get_args(get_args(field)[0])[0])
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        is_family = cls.__name__.startswith("Any")
+        if "type_name" not in vars(cls):
+            cls.type_name = None if is_family else cls.__name__
+        if cls.type_name is not None:
+            Component.registry.add(cls.type_name, cls)
 
     def below(self) -> Iterator["Component"]:
         """Yield the components in the fields of this one."""
-        for value in self.__dict__.values():
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
             for part in value if isinstance(value, list) else (value,):
                 if isinstance(part, Component):
                     yield part
@@ -127,49 +95,12 @@ class Component(BaseModel):
         """Return the components of this family by type."""
         return {name: kind for name, kind in Component.registry.items() if issubclass(kind, cls)}
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: type[BaseModel], handler: GetCoreSchemaHandler) -> CoreSchema:
-        if cls is Component or cls.type_name() is not None:
-            return handler(source)
-        return core_schema.no_info_plain_validator_function(cls.pick)
-
-    @classmethod
-    def pick(cls, value: object) -> Self:
-        """Validate `value` as the member its `type` names. Raises PydanticCustomError, or the member's own errors."""
-        if isinstance(value, cls):
-            return value
-        if cls.implied is not None:
-            value = cls.implied.fill(value)
-        kind = cls.__name__.removeprefix("Any")
-        if not isinstance(value, Mapping):
-            raise PydanticCustomError(
-                "component",
-                "found {found}, expected a component: an object with a `type` ({kind})",
-                {"found": shown(value), "kind": kind},
-            )
-        name = value.get("type")
-        if name is None:
-            known = ", ".join(sorted(cls.members()))
-            raise PydanticCustomError(
-                "component", "has no `type`, expected one of {known}", {"known": known, "kind": kind}
-            )
-        if (member := cls.member(name)) is None:
-            hint = did_you_mean(str(name), cls.members())
-            if (known_kind := Component.registry.get(str(name))) is not None:
-                hint = f": a {known_kind.__name__} is not allowed here{hint}"
-            raise PydanticCustomError(
-                "component_type",
-                "found the type {name}, expected a {kind}{hint}",
-                {"name": repr(name), "kind": kind, "hint": hint},
-            )
-        return member.model_validate(value)
-
 
 class Default(Struct, frozen=True):
     """The implied type of an object without a `type`. custom: if it has a `class_name`. Empty: a `type` is required."""
 
-    type: str
-    custom: str
+    type: str = ""
+    custom: str = ""
 
     def fill(self, value: object) -> object:
         """Return `value`, with the implied `type` added if it is an object without one."""
@@ -182,9 +113,18 @@ class Default(Struct, frozen=True):
         return (self.custom if "class_name" in value else self.type) or None
 
 
-def _listed(value: object) -> object:
-    return [value] if isinstance(value, Mapping) else value
+class Adapted(Struct, frozen=True):
+    """Marks a field whose value a function changes: before it is checked, or after.
+
+    The function raises ValueError: when the value is invalid.
+    """
+
+    before: Callable[[JsonValue], object] | None = None
+    after: Callable[..., object] | None = None
 
 
-ONE_OR_MANY = BeforeValidator(_listed)
-"""Marks a list field that also accepts its single element without the list."""
+class OneOrMany(Struct, frozen=True):
+    """Marks a list field that also accepts its single element without the list."""
+
+
+ONE_OR_MANY = OneOrMany()

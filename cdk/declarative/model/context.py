@@ -151,9 +151,10 @@ class BuildContext(Struct, frozen=True):
         except ExpressionError as error:
             return MappingExpression(MappingTemplate((), broken(error)), base, where)
 
-    def nested(self, component: Component, field: str) -> "NestedExpression":
-        """Return the value in a field of a component that holds expressions at any depth."""
-        value, where, base = getattr(component, field), self.where(component, field), self._base(component)
+    def nested(self, component: Component, field: str, value: JsonValue = None) -> "NestedExpression":
+        """Return the value in a field of a component, or the value in its place, with expressions at any depth."""
+        value = getattr(component, field) if value is None else value
+        where, base = self.where(component, field), self._base(component)
         try:
             return NestedExpression(compile_nested(value, where, frozenset(component.parameters)), base)
         except ExpressionError as error:
@@ -227,7 +228,7 @@ class BuildContext(Struct, frozen=True):
 
     def where(self, component: Component, field: str) -> str:
         """Return the name of a component's field as errors show it."""
-        name = component.type_name() or type(component).__name__
+        name = component.type_name or type(component).__name__
         return f"{self.stream}: {name}.{field}" if self.stream else f"{name}.{field}"
 
 

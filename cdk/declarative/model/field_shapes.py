@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from inspect import isclass
 from types import NoneType, UnionType
-from typing import Annotated, ForwardRef, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
-from msgspec import Struct
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from msgspec import NODEFAULT, Meta, Struct
+from msgspec.structs import FieldInfo
+from msgspec.structs import fields as declared
 
 from cdk.base.values import JsonValue
 from cdk.base.wording import TYPE_WORDS
-from cdk.declarative.model.component import ONE_OR_MANY, Component
+from cdk.declarative.model.component import Adapted, Component, OneOrMany
 
 
 class Anything(Struct, frozen=True):
@@ -56,7 +56,7 @@ class MapOf(Struct, frozen=True):
 class Part(Struct, frozen=True):
     """An object with known fields: a component, or a plain model."""
 
-    model: type[BaseModel]
+    model: type[Struct]
 
 
 class AnyOf(Struct, frozen=True):
@@ -73,37 +73,49 @@ class Either(Struct, frozen=True):
 
 S = TypeVar("S", bound="Shape")
 
-Shape: TypeAlias = Anything | Nothing | Scalar | Choice | ListOf | MapOf | Part | AnyOf | Either
+FURTHER = "further_fields"
+"""The name of the field in which a model keeps fields that it does not declare."""
+
+
+class Changed(Struct, frozen=True):
+    """A shape whose value a function changes, see `Adapted`."""
+
+    item: "Shape"
+    by: Adapted
+
+
+Shape: TypeAlias = Anything | Nothing | Scalar | Choice | ListOf | MapOf | Part | AnyOf | Either | Changed
 
 
 class FieldShape(Struct, frozen=True):
-    """A field as written in manifests. key: its name there. default: None if it is required or defaults to null."""
+    """A field as written in manifests.
+
+    key: its name there. name: its name in the class. default: None if it is required or defaults to null.
+    """
 
     key: str
+    name: str
     shape: Shape
     required: bool
     default: JsonValue
-    description: str
 
 
 @cache
-def fields_of(model: type[BaseModel]) -> Mapping[str, FieldShape]:
-    """Return the fields of a model by their names in a manifest, in order of declaration, `type` first."""
-    if any(_unresolved(info.annotation) for info in model.model_fields.values()):
-        model.model_rebuild()  # builds the model's validator, which most runs never use
-    return {field.key: field for field in map(_field, *zip(*model.model_fields.items(), strict=True))}
+def fields_of(model: type[Struct]) -> Mapping[str, FieldShape]:
+    """Return the fields of a model by their names in a manifest, in order of declaration."""
+    return {info.encode_name: _field(info) for info in declared(model) if info.name != FURTHER}
 
 
-def kind_of(model: type[BaseModel]) -> str:
+def kind_of(model: type[Struct]) -> str:
     """Return the name of a model: the `type` of a component, the kind of a family, otherwise the class name."""
     if issubclass(model, Component):
-        return model.type_name() or model.__name__.removeprefix("Any")
+        return model.type_name or model.__name__.removeprefix("Any")
     return model.__name__
 
 
-def open_to_more(model: type[BaseModel]) -> bool:
+def open_to_more(model: type[Struct]) -> bool:
     """Whether the model keeps undeclared fields, as components that pass them to custom code do."""
-    return model.model_config.get("extra") == "allow" or "class_name" in model.model_fields
+    return FURTHER in model.__struct_fields__
 
 
 def words(shape: Shape) -> str:  # noqa: C901, PLR0911 - one line for each shape there is
@@ -127,6 +139,8 @@ def words(shape: Shape) -> str:  # noqa: C901, PLR0911 - one line for each shape
             return with_article(kind_of(model))
         case AnyOf(kind=kind):
             return with_article(kind_of(kind))
+        case Changed(item=item):
+            return words(item)
         case Either(options=options):
             phrases = [words(option) for option in options if option != Nothing()]
             return phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} or {phrases[-1]}"
@@ -138,6 +152,8 @@ def flat(shape: Shape) -> Iterator[Shape]:
         case Either(options=options):
             for option in options:
                 yield from flat(option)
+        case Changed(item=item):
+            yield from flat(item)
         case _:
             yield shape
 
@@ -150,7 +166,7 @@ def options_of(shape: Shape, kind: type[S]) -> list[S]:
 def leaves(shape: Shape) -> Iterator[Shape]:
     """Yield the innermost shapes: each alternative, and for lists and maps that of their elements."""
     match shape:
-        case ListOf(item=item) | MapOf(item=item):
+        case ListOf(item=item) | MapOf(item=item) | Changed(item=item):
             yield from leaves(item)
         case Either(options=options):
             for option in options:
@@ -159,22 +175,16 @@ def leaves(shape: Shape) -> Iterator[Shape]:
             yield shape
 
 
-def parts_of(model: type[BaseModel]) -> list[type[BaseModel]]:
+def parts_of(model: type[Struct]) -> list[type[Struct]]:
     """Return the models that a model's fields name directly, not through a family."""
     return [leaf.model for field in fields_of(model).values() for leaf in leaves(field.shape) if isinstance(leaf, Part)]
 
 
-def _unresolved(annotation: object) -> bool:
-    if get_origin(annotation) is Literal:
-        return False
-    return isinstance(annotation, str | ForwardRef) or any(map(_unresolved, get_args(annotation)))
-
-
-def _field(name: str, info: FieldInfo) -> FieldShape:
-    shape = shape_of(info.annotation, info.metadata)
-    required = info.is_required()
-    default = None if required else info.get_default(call_default_factory=True, validated_data={})
-    return FieldShape(info.alias or name, shape, required, default, info.description or "")
+def _field(info: FieldInfo) -> FieldShape:
+    default = None if info.default is NODEFAULT else info.default
+    if info.default_factory is not NODEFAULT:
+        default = info.default_factory()
+    return FieldShape(info.encode_name, info.name, shape_of(info.type), info.required, default)
 
 
 def shape_of(annotation: object, marks: Sequence[object] = ()) -> Shape:
@@ -198,11 +208,11 @@ def _bare(annotation: object) -> Shape:  # noqa: PLR0911
         return Choice(inner)
     bare = origin or annotation
     if isclass(bare) and not issubclass(bare, str):
-        if issubclass(bare, BaseModel):
-            return AnyOf(bare) if issubclass(bare, Component) and bare.type_name() is None else Part(bare)
+        if issubclass(bare, Struct):
+            return AnyOf(bare) if issubclass(bare, Component) and bare.type_name is None else Part(bare)
         if issubclass(bare, Mapping):
             return MapOf(shape_of(inner[1]) if inner else Anything())
-        if issubclass(bare, Sequence | set | frozenset):
+        if issubclass(bare, Sequence):
             return ListOf(shape_of(inner[0]) if inner else Anything())
     return Scalar(bare) if bare in TYPE_WORDS else Anything()
 
@@ -217,15 +227,19 @@ _BOUNDS = {
 }
 
 
-def _marked(shape: Shape, mark: object) -> Shape:
+def _marked(shape: Shape, mark: object) -> Shape:  # noqa: PLR0911 - one return for each mark
     match shape, mark:
+        case _, Adapted():
+            return Changed(shape, mark)
         case Either(options=options), _:
             return Either(tuple(_marked(option, mark) for option in options))
-        case ListOf(item=item, least=least), _ if mark is ONE_OR_MANY:
+        case Changed(item=item, by=by), _:
+            return Changed(_marked(item, mark), by)
+        case ListOf(item=item, least=least), OneOrMany():
             return ListOf(item, alone=True, least=least)
-        case ListOf(item=item, alone=alone), _ if minimum := getattr(mark, "min_length", None):
-            return ListOf(item, alone, minimum)
-        case Scalar(type=kind, bounds=bounds), _:
+        case ListOf(item=item, alone=alone), Meta(min_length=int() as least):
+            return ListOf(item, alone, least)
+        case Scalar(type=kind, bounds=bounds), Meta():
             more = (
                 (word, getattr(mark, name)) for name, word in _BOUNDS.items() if getattr(mark, name, None) is not None
             )
@@ -236,6 +250,8 @@ def _marked(shape: Shape, mark: object) -> Shape:
 
 def _of(item: Shape) -> str:  # noqa: PLR0911 - one line for each shape there is
     match item:
+        case Changed(item=inner):
+            return _of(inner)
         case Anything():
             return ""
         case Scalar(type=kind) if kind is not bool:

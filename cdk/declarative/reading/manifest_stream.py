@@ -14,7 +14,7 @@ from cdk.base.values import JsonObject, JsonSchema, JsonValue, as_object
 from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.model.context import as_it_is
 from cdk.declarative.model.declared_stream import DeclaredStream
-from cdk.declarative.model.plug_points import Incremental, SliceReader
+from cdk.declarative.model.stream_plug_points import Incremental, SliceReader
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.state.position import Checkpoint, Edge, Position
 from cdk.state.slice import WHOLE, Partition, Slice

@@ -14,10 +14,11 @@ from cdk.base.errors import CdkError, DecodeError, NotFound, stale_page_token
 from cdk.base.values import JsonObject, JsonValue, Record, to_json
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.page_result import FetchedPage, PageResult
-from cdk.declarative.model.plug_points import Incremental, PageRequests, Requester, Router, Select
 from cdk.declarative.model.query_properties import Properties, with_properties
 from cdk.declarative.model.request_builder import RequestBuilder
+from cdk.declarative.model.request_plug_points import PageRequests, Requester, Select
 from cdk.declarative.model.slice_names import FIRST_PAGE, slice_names, view
+from cdk.declarative.model.stream_plug_points import Incremental, Router
 from cdk.declarative.reading.page_check import PageCheck
 from cdk.declarative.reading.page_size_reduction import PageSizes, Reduction
 from cdk.rest import BadRequest, Decoder, Headers, Response

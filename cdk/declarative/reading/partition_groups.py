@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cdk.base.logs import FirstWarning
 from cdk.base.values import JsonValue, canonical
-from cdk.declarative.model.plug_points import Router
 from cdk.declarative.model.slice_names import PARENT_SLICE
+from cdk.declarative.model.stream_plug_points import Router
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.parent_state import ParentState

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from cdk.base.errors import FatalError, TransientError, stale_page_token
 from cdk.base.logs import logger
 from cdk.base.values import FieldValue, JsonValue, Record, as_object
-from cdk.declarative.model.plug_points import Incremental, Router, SliceReader
+from cdk.declarative.model.stream_plug_points import Incremental, Router, SliceReader
 from cdk.rest.errors.outcome import ResetPagination, SplitWindow
 from cdk.state.position import Checkpoint, Start
 from cdk.state.slice import Slice

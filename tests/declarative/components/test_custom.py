@@ -11,7 +11,8 @@ from cdk.declarative.components import register
 from cdk.declarative.components.custom import CustomComponent, CustomConfigTransformation, CustomValidationStrategy
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Runtime
-from cdk.declarative.model.plug_points import StreamParts
+from cdk.declarative.model.stream_plug_points import StreamParts
+from cdk.declarative.syntax.validation import validated
 from cdk.rest import JsonDocument
 
 register()
@@ -51,7 +52,7 @@ def test_there_is_one_for_each_family_that_existing_manifests_extend() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_none_is_built_without_trust(kind: str) -> None:
-    component = Component.registry[kind].model_validate({"type": kind, "class_name": "components.Upper"})
+    component = validated(Component.registry[kind], {"type": kind, "class_name": "components.Upper"})
     build = cast("Callable[..., Json]", component.build)  # type: ignore[attr-defined] # each family has its own
 
     with pytest.raises(ManifestError, match=rf"items: {kind}.class_name: components.Upper .*--allow-custom-code"):
@@ -59,14 +60,14 @@ def test_none_is_built_without_trust(kind: str) -> None:
 
 
 def test_the_fields_of_the_class_are_kept_as_they_are_written() -> None:
-    made = CustomConfigTransformation.model_validate({"class_name": "components.Upper", "any": {"thing": ["{{ x }}"]}})
+    made = validated(CustomConfigTransformation, {"class_name": "components.Upper", "any": {"thing": ["{{ x }}"]}})
 
-    assert made.model_extra == {"any": {"thing": ["{{ x }}"]}}
+    assert made.further_fields == {"any": {"thing": ["{{ x }}"]}}
 
 
 def test_a_config_is_changed_in_place() -> None:
     config: dict[str, Json] = {"name": "a"}
-    made = CustomConfigTransformation.model_validate({"class_name": "components.Upper"})
+    made = validated(CustomConfigTransformation, {"class_name": "components.Upper"})
 
     made.build(context(trusted=True))(config)
 
@@ -74,7 +75,7 @@ def test_a_config_is_changed_in_place() -> None:
 
 
 def test_a_value_is_refused_with_the_class_s_own_words() -> None:
-    made = CustomValidationStrategy.model_validate({"class_name": "components.Short", "limit": 2})
+    made = validated(CustomValidationStrategy, {"class_name": "components.Short", "limit": 2})
     validate = made.build(context(trusted=True))
 
     validate("ab")

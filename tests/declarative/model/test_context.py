@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from cdk import Json
 from cdk.base.errors import ManifestError
@@ -13,14 +14,16 @@ CONFIG: Json = {"n": 5, "half": 2.5, "true": True, "text": "many", "empty": "", 
 CTX = BuildContext(CONFIG, Runtime(clock=lambda: datetime(2024, 2, 1, tzinfo=UTC)), stream="users")
 
 
-class Given(Component, type=None):
+class Given(Component):
     """A component whose field has any value."""
+
+    type_name = None
 
     value: Json = None
 
 
 def given(value: Json) -> Given:
-    return Given.model_construct(value=value)
+    return Given(value=value)
 
 
 @pytest.mark.parametrize(
@@ -68,11 +71,9 @@ def test_a_duration_is_read_and_has_a_length_from_now_on() -> None:
 def test_a_parameter_that_a_component_lacks_is_warned_of_in_each_kind_of_field(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    component = Given.model_construct(
-        value={"a": ["{{ parameters.nam }}"], "b": "{{ parameters.nme }}"}, parameters={"name": "x"}
-    )
+    component = Given(value={"a": ["{{ parameters.nam }}"], "b": "{{ parameters.nme }}"}, parameters={"name": "x"})
     CTX.nested(component, "value")
-    CTX.mapping(component.model_copy(update={"value": {"a": "{{ parameters.nae }}"}}), "value")
+    CTX.mapping(replace(component, value={"a": "{{ parameters.nae }}"}), "value")
     CTX.expression(component, "value", "{{ parameters.ame }}{{ parameters.name }}")
 
     assert [message.partition(" of ")[0] for message in caplog.messages] == [

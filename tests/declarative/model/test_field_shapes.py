@@ -2,7 +2,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from msgspec import Meta, Struct, field
 
 from cdk.declarative.components import register
 from cdk.declarative.model.component import ONE_OR_MANY, Component
@@ -23,18 +23,18 @@ from cdk.declarative.model.field_shapes import (
     shape_of,
     words,
 )
-from cdk.declarative.model.plug_points import AnyDecoder, AnyPaginationStrategy
+from cdk.declarative.model.request_plug_points import AnyDecoder, AnyPaginationStrategy
 
 register()
 OPTION = Component.registry["RequestOption"]
 
 
-class Plain(BaseModel):
+class Plain(Struct, kw_only=True):
     """A model that is no component."""
 
     text: str = "x"
-    names: list[str] = Field(default_factory=list, description="Names.")
-    much: int = Field(alias="manyMore", ge=2)
+    names: list[str] = field(default_factory=list)
+    much: Annotated[int, Meta(ge=2)] = field(name="manyMore")
 
 
 @pytest.mark.parametrize(

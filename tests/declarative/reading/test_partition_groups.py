@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from cdk.declarative.model.plug_points import Router
+from cdk.declarative.model.stream_plug_points import Router
 from cdk.declarative.reading.partition_groups import PartitionGroups
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState

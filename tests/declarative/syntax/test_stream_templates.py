@@ -9,6 +9,7 @@ from cdk.declarative.components import register
 from cdk.declarative.components.streams.dynamic_streams import ComponentMappingDefinition
 from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.declarative.syntax.stream_templates import filled
+from cdk.declarative.syntax.validation import validated
 
 register()
 
@@ -16,7 +17,7 @@ TEMPLATE: JsonObject = {"name": "", "list": [{"a": 1}, {"a": 2}], "map": {"x": {
 
 
 def setting(path: list[str], value: str, *, as_yaml: bool = False, **more: Any) -> Any:
-    component = ComponentMappingDefinition.model_validate({"field_path": path, "value": value, **more})
+    component = validated(ComponentMappingDefinition, {"field_path": path, "value": value, **more})
     return component.build(BuildContext({"n": "list"}, Runtime()), as_yaml=as_yaml)
 
 

@@ -17,6 +17,7 @@ from cdk.compat.airbyte.plain_types import Config, Parameters, WithParameters
 from cdk.declarative.components.requests.error_handlers import RETRIED
 from cdk.declarative.components.requests.error_handlers import HttpResponseFilter as OurFilter
 from cdk.declarative.model.context import BuildContext
+from cdk.declarative.syntax.validation import validated
 from cdk.rest import Action, HttpErrorHandler, Response, RetryPolicy, Verdict
 from cdk.rest.errors.http_error_handler import OutcomeHandler, Rule
 from cdk.rest.errors.outcome import Outcome, final_error
@@ -121,9 +122,10 @@ class HttpResponseFilter:
     error_message: str = ""
 
     def __post_init__(self, parameters: Parameters) -> None:
-        fields = {name: getattr(self, name) or None for name in OurFilter.model_fields.keys() & self.__dict__.keys()}
+        fields = {name: getattr(self, name) or None for name in set(OurFilter.__struct_fields__) & self.__dict__.keys()}
         plain = {name: value.value if isinstance(value, Enum) else value for name, value in fields.items()}
-        built = OurFilter.model_validate({**plain, "$parameters": dict(parameters)})
+        plain["http_codes"] = sorted(self.http_codes or ())
+        built = validated(OurFilter, {**plain, "$parameters": dict(parameters)})
         self._rule = built.build(BuildContext(self.config, runtime()))
 
     def matches(self, response_or_exception: object) -> ErrorResolution | None:

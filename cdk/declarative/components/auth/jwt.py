@@ -3,38 +3,39 @@
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from cdk.base.values import JsonObject
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import AnyAuthenticator
+from cdk.declarative.model.request_plug_points import AnyAuthenticator
 from cdk.rest.auth.jwt import Algorithm, Jwt
 
 
-class _Part(BaseModel):
-    """A part of a JwtAuthenticator: an object without a `type`."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
-
-
-class JwtHeaders(_Part):
+class JwtHeaders(Struct, frozen=True):
     """The standard headers of a signed token."""
 
-    kid: str | None = Field(None, description="The ID of the signing key, if the API accepts several keys.")
-    typ: str | None = Field("JWT", description="The type of the token.")
-    cty: str | None = Field(None, description="The content type of the token's payload.")
+    kid: str | None = None
+    """The ID of the signing key, if the API accepts several keys."""
+    typ: str | None = "JWT"
+    """The type of the token."""
+    cty: str | None = None
+    """The content type of the token's payload."""
 
 
-class JwtPayload(_Part):
+class JwtPayload(Struct, frozen=True):
     """The standard claims of a signed token."""
 
-    iss: str | None = Field(None, description="The issuer of the token.")
-    sub: str | None = Field(None, description="The subject: whom the token identifies.")
-    aud: str | None = Field(None, description="The audience: the service that the token is for.")
+    iss: str | None = None
+    """The issuer of the token."""
+    sub: str | None = None
+    """The subject: whom the token identifies."""
+    aud: str | None = None
+    """The audience: the service that the token is for."""
 
 
-class JwtAuthenticator(AnyAuthenticator):
+class JwtAuthenticator(AnyAuthenticator, kw_only=True):
     """Sends a JSON Web Token that is signed for each request. It is valid for `token_duration` from then on.
 
     Example:
@@ -48,21 +49,28 @@ class JwtAuthenticator(AnyAuthenticator):
 
     secret_fields = frozenset({"secret_key", "passphrase"})
 
-    secret_key: str = Field(description="The signing key: a shared secret, or a private key in PEM format.")
-    base64_encode_secret_key: bool | str | None = Field(
-        False, description="Whether the key is base64-encoded before it is used for signing; may be an expression."
-    )
-    algorithm: Algorithm = Field(description="The signature algorithm.")
-    token_duration: int | None = Field(1200, description="How long a token is valid, in seconds.")
-    header_prefix: str | None = Field(None, description="The word in front of the token, such as `Bearer`.")
-    jwt_headers: JwtHeaders | None = Field(None, description="The standard headers of the token.")
-    additional_jwt_headers: JsonObject | None = Field(None, description="Additional headers of the token.")
-    jwt_payload: JwtPayload | None = Field(None, description="The standard claims of the token.")
-    additional_jwt_payload: JsonObject | None = Field(None, description="Additional claims of the token.")
-    passphrase: str | None = Field(None, description="The passphrase of an encrypted private key.")
-    request_option: RequestOption | None = Field(
-        None, description="Where in requests the token goes; the header `Authorization` by default."
-    )
+    secret_key: str
+    """The signing key: a shared secret, or a private key in PEM format."""
+    base64_encode_secret_key: bool | str | None = False
+    """Whether the key is base64-encoded before it is used for signing; may be an expression."""
+    algorithm: Algorithm
+    """The signature algorithm."""
+    token_duration: int | None = 1200
+    """How long a token is valid, in seconds."""
+    header_prefix: str | None = None
+    """The word in front of the token, such as `Bearer`."""
+    jwt_headers: JwtHeaders | None = None
+    """The standard headers of the token."""
+    additional_jwt_headers: JsonObject | None = None
+    """Additional headers of the token."""
+    jwt_payload: JwtPayload | None = None
+    """The standard claims of the token."""
+    additional_jwt_payload: JsonObject | None = None
+    """Additional claims of the token."""
+    passphrase: str | None = None
+    """The passphrase of an encrypted private key."""
+    request_option: RequestOption | None = None
+    """Where in requests the token goes; the header `Authorization` by default."""
 
     def build(self, ctx: BuildContext) -> Jwt:
         option = self.request_option or RequestOption(inject_into="header", field_name="Authorization")
@@ -82,8 +90,8 @@ class JwtAuthenticator(AnyAuthenticator):
 
     def _fields(self, ctx: BuildContext, usual: str, more: str) -> Callable[[], JsonObject]:
         """Return a function that computes claims or headers of a token. Standard ones that are empty are omitted."""
-        part: BaseModel | None = getattr(self, usual)
-        written = part.model_dump() if part is not None else {}
+        part: Struct | None = getattr(self, usual)
+        written = asdict(part) if part is not None else {}
         texts = {name: ctx.expression(self, usual, text) for name, text in written.items() if text}
         extra = ctx.nested(self, more) if getattr(self, more) else None
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import Struct, field
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject, JsonValue, canonical
 from cdk.declarative.components.auth.jwt import JwtAuthenticator
 from cdk.declarative.components.auth.sharing import config_saver, definition, secret_recorder, shared
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import AnyAuthenticator
+from cdk.declarative.model.request_plug_points import AnyAuthenticator
 from cdk.declarative.syntax.json_edit import remover
 from cdk.rest import Authenticator, Bearer, OAuth2
 from cdk.rest.auth.oauth2 import StoredTokens, TokenFields
@@ -23,33 +23,23 @@ _CLIENT_ID = ("credentials", "client_id")
 _CLIENT_SECRET = ("credentials", "client_secret")
 
 
-class RefreshTokenUpdater(BaseModel):
+class RefreshTokenUpdater(Struct, frozen=True):
     """Declares that a refresh token works only once, and where in the config the next one is saved."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
-
-    refresh_token_name: str = Field(
-        "refresh_token", description="Name of the field with the new refresh token in the token response."
-    )
-    access_token_config_path: list[str] = Field(
-        ["credentials", "access_token"], description="Path in the config where the access token is saved."
-    )
-    refresh_token_config_path: list[str] = Field(
-        ["credentials", "refresh_token"], description="Path in the config where the refresh token is saved."
-    )
-    token_expiry_date_config_path: list[str] = Field(
-        ["credentials", "token_expiry_date"],
-        description="Path in the config where the expiry of the access token is saved.",
-    )
-    refresh_token_error_status_codes: list[int] | None = Field(
-        None, description="Statuses of token responses that may mean that the refresh token is invalid."
-    )
-    refresh_token_error_key: str | None = Field(
-        None, description="Name of the field of such a response that contains the error code."
-    )
-    refresh_token_error_values: list[str] | None = Field(
-        None, description="Error codes that mean that the refresh token is invalid."
-    )
+    refresh_token_name: str = "refresh_token"
+    """Name of the field with the new refresh token in the token response."""
+    access_token_config_path: list[str] = field(default_factory=lambda: ["credentials", "access_token"])
+    """Path in the config where the access token is saved."""
+    refresh_token_config_path: list[str] = field(default_factory=lambda: ["credentials", "refresh_token"])
+    """Path in the config where the refresh token is saved."""
+    token_expiry_date_config_path: list[str] = field(default_factory=lambda: ["credentials", "token_expiry_date"])
+    """Path in the config where the expiry of the access token is saved."""
+    refresh_token_error_status_codes: list[int] | None = None
+    """Statuses of token responses that may mean that the refresh token is invalid."""
+    refresh_token_error_key: str | None = None
+    """Name of the field of such a response that contains the error code."""
+    refresh_token_error_values: list[str] | None = None
+    """Error codes that mean that the refresh token is invalid."""
 
 
 class OAuthAuthenticator(AnyAuthenticator):
@@ -65,67 +55,54 @@ class OAuthAuthenticator(AnyAuthenticator):
 
     secret_fields = frozenset({"client_secret", "refresh_token", "access_token_value"})
 
-    token_refresh_endpoint: str | None = Field(None, description="URL that issues access tokens.")
-    client_id: str | None = Field(None, description="The client ID of the OAuth application.")
-    client_secret: str | None = Field(None, description="The client secret of the OAuth application.")
-    refresh_token: str | None = Field(
-        None, description="The refresh token from the user's consent, with which access tokens are requested."
-    )
-    grant_type: str = Field(
-        "refresh_token", description="The OAuth grant type, such as `refresh_token` or `client_credentials`."
-    )
-    scopes: list[str] | None = Field(None, description="The scopes to request for the access token.")
-    access_token_value: str | None = Field(None, description="An existing access token, used until it expires.")
-    token_expiry_date: str | None = Field(None, description="When the token in `access_token_value` expires.")
-    token_expiry_date_format: str | None = Field(
-        None,
-        description="Format of expiry timestamps, including the one in the token response unless that is a number of "
-        "seconds.",
-    )
-    refresh_request_body: JsonObject | None = Field(None, description="Additional fields of the token request.")
-    refresh_request_headers: JsonObject | None = Field(
-        None,
-        description="Headers of the token request. With an `Authorization` header, the client ID and secret are not "
-        "sent as fields.",
-    )
-    send_refresh_request_as_query_params: bool = Field(
-        False, description="Whether the fields of the token request are sent in the query instead of the body."
-    )
-    grant_type_name: str = Field(
-        "grant_type", description="Name of the field with the grant type in the token request."
-    )
-    client_id_name: str = Field("client_id", description="Name of the field with the client ID in the token request.")
-    client_secret_name: str = Field(
-        "client_secret", description="Name of the field with the client secret in the token request."
-    )
-    refresh_token_name: str = Field(
-        "refresh_token", description="Name of the field with the refresh token in the token request."
-    )
-    access_token_name: str = Field(
-        "access_token", description="Name of the field with the access token in the token response."
-    )
-    expires_in_name: str = Field(
-        "expires_in", description="Name of the field with the lifetime of the access token in the token response."
-    )
-    refresh_token_error_status_codes: list[int] | None = Field(
-        None, description="Statuses of token responses that may mean that the refresh token is invalid."
-    )
-    refresh_token_error_key: str | None = Field(
-        None, description="Name of the field of such a response that contains the error code."
-    )
-    refresh_token_error_values: list[str] | None = Field(
-        None, description="Error codes that mean that the refresh token is invalid."
-    )
-    refresh_token_updater: RefreshTokenUpdater | None = Field(
-        None, description="Declares that each refresh token works only once, and where the next one is saved."
-    )
-    profile_assertion: JwtAuthenticator | None = Field(
-        None, description="Creates the signed assertion for a token request with a JWT."
-    )
-    use_profile_assertion: bool | None = Field(
-        False,
-        description="Whether the signed assertion is sent instead of the client's credentials and the refresh token.",
-    )
+    token_refresh_endpoint: str | None = None
+    """URL that issues access tokens."""
+    client_id: str | None = None
+    """The client ID of the OAuth application."""
+    client_secret: str | None = None
+    """The client secret of the OAuth application."""
+    refresh_token: str | None = None
+    """The refresh token from the user's consent, with which access tokens are requested."""
+    grant_type: str = "refresh_token"
+    """The OAuth grant type, such as `refresh_token` or `client_credentials`."""
+    scopes: list[str] | None = None
+    """The scopes to request for the access token."""
+    access_token_value: str | None = None
+    """An existing access token, used until it expires."""
+    token_expiry_date: str | None = None
+    """When the token in `access_token_value` expires."""
+    token_expiry_date_format: str | None = None
+    """Format of expiry timestamps, including the one in the token response unless that is a number of seconds."""
+    refresh_request_body: JsonObject | None = None
+    """Additional fields of the token request."""
+    refresh_request_headers: JsonObject | None = None
+    """Headers of the token request. With an `Authorization` header, the client ID and secret are not sent as fields."""
+    send_refresh_request_as_query_params: bool = False
+    """Whether the fields of the token request are sent in the query instead of the body."""
+    grant_type_name: str = "grant_type"
+    """Name of the field with the grant type in the token request."""
+    client_id_name: str = "client_id"
+    """Name of the field with the client ID in the token request."""
+    client_secret_name: str = "client_secret"
+    """Name of the field with the client secret in the token request."""
+    refresh_token_name: str = "refresh_token"
+    """Name of the field with the refresh token in the token request."""
+    access_token_name: str = "access_token"
+    """Name of the field with the access token in the token response."""
+    expires_in_name: str = "expires_in"
+    """Name of the field with the lifetime of the access token in the token response."""
+    refresh_token_error_status_codes: list[int] | None = None
+    """Statuses of token responses that may mean that the refresh token is invalid."""
+    refresh_token_error_key: str | None = None
+    """Name of the field of such a response that contains the error code."""
+    refresh_token_error_values: list[str] | None = None
+    """Error codes that mean that the refresh token is invalid."""
+    refresh_token_updater: RefreshTokenUpdater | None = None
+    """Declares that each refresh token works only once, and where the next one is saved."""
+    profile_assertion: JwtAuthenticator | None = None
+    """Creates the signed assertion for a token request with a JWT."""
+    use_profile_assertion: bool | None = False
+    """Whether the signed assertion is sent instead of the client's credentials and the refresh token."""
 
     def build(self, ctx: BuildContext) -> Authenticator:
         """Build the authenticator, which streams that authenticate in the same way share.

@@ -2,8 +2,6 @@
 
 from typing import Literal
 
-from pydantic import Field
-
 from cdk.base.values import JsonObject
 from cdk.declarative.model.component import Component
 
@@ -23,21 +21,16 @@ class OAuthConfigSpecification(Component):
             refresh_token: {type: string, path_in_connector_config: [credentials, refresh_token]}
     """
 
-    oauth_user_input_from_connector_config_specification: JsonObject | None = Field(
-        None, description="The values of the config that are needed before the user is asked for consent."
-    )
-    oauth_connector_input_specification: JsonObject | None = Field(
-        None, description="The URLs for consent and for tokens, if the API's flow is not built into the platform."
-    )
-    complete_oauth_output_specification: JsonObject | None = Field(
-        None, description="Where in the config the tokens are saved."
-    )
-    complete_oauth_server_input_specification: JsonObject | None = Field(
-        None, description="What the platform itself needs, such as its client ID."
-    )
-    complete_oauth_server_output_specification: JsonObject | None = Field(
-        None, description="Where in the config the platform's own values are saved."
-    )
+    oauth_user_input_from_connector_config_specification: JsonObject | None = None
+    """The values of the config that are needed before the user is asked for consent."""
+    oauth_connector_input_specification: JsonObject | None = None
+    """The URLs for consent and for tokens, if the API's flow is not built into the platform."""
+    complete_oauth_output_specification: JsonObject | None = None
+    """Where in the config the tokens are saved."""
+    complete_oauth_server_input_specification: JsonObject | None = None
+    """What the platform itself needs, such as its client ID."""
+    complete_oauth_server_output_specification: JsonObject | None = None
+    """Where in the config the platform's own values are saved."""
 
 
 class AuthFlow(Component):
@@ -56,11 +49,11 @@ class AuthFlow(Component):
               refresh_token: {type: string, path_in_connector_config: [credentials, refresh_token]}
     """
 
-    auth_flow_type: Literal["oauth2.0", "oauth1.0"] | None = Field(None, description="The OAuth version.")
-    predicate_key: list[str] | None = Field(
-        None, description="Path of the config value that decides whether this flow applies."
-    )
-    predicate_value: str | None = Field(None, description="The value at `predicate_key` with which this flow applies.")
-    oauth_config_specification: OAuthConfigSpecification | None = Field(
-        None, description="Which values the flow needs, and where it saves those that it receives."
-    )
+    auth_flow_type: Literal["oauth2.0", "oauth1.0"] | None = None
+    """The OAuth version."""
+    predicate_key: list[str] | None = None
+    """Path of the config value that decides whether this flow applies."""
+    predicate_value: str | None = None
+    """The value at `predicate_key` with which this flow applies."""
+    oauth_config_specification: OAuthConfigSpecification | None = None
+    """Which values the flow needs, and where it saves those that it receives."""

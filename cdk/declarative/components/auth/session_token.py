@@ -3,15 +3,13 @@
 from abc import abstractmethod
 from collections.abc import Callable
 
-from pydantic import Field
-
 from cdk.base.errors import ManifestError
 from cdk.declarative.components.auth.sharing import definition, secret_recorder, shared
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.components.requests.requesters import join
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import AnyAuthenticator, AnyDecoder, AnyRequester
+from cdk.declarative.model.request_plug_points import AnyAuthenticator, AnyDecoder, AnyRequester
 from cdk.rest import Authenticator, JsonDocument
 from cdk.rest.auth.session_token import LegacySessionToken, SessionToken
 from cdk.rest.auth.static import with_header, with_secret
@@ -19,7 +17,7 @@ from cdk.rest.auth.token_owner import AttachToken, register_bearer
 from cdk.rest.http.json_path import path
 
 
-class AnySessionTokenRequest(Component, type=None):
+class AnySessionTokenRequest(Component):
     """Attaches a session token to requests."""
 
     @abstractmethod
@@ -27,7 +25,7 @@ class AnySessionTokenRequest(Component, type=None):
         """Return the function that puts a token into a request."""
 
 
-class SessionTokenRequestApiKeyAuthenticator(AnySessionTokenRequest, type="ApiKey"):
+class SessionTokenRequestApiKeyAuthenticator(AnySessionTokenRequest):
     """Sends the session token in a header, a query parameter or the body.
 
     Example:
@@ -39,10 +37,14 @@ class SessionTokenRequestApiKeyAuthenticator(AnySessionTokenRequest, type="ApiKe
         api_token: "Token {{ session_token }}"
     """
 
+    type_name = "ApiKey"
+
     secret_fields = frozenset({"api_token"})
 
-    inject_into: RequestOption = Field(description="Where in requests the token goes.")
-    api_token: str = Field("{{ session_token }}", description="The value to send; `session_token` is the token.")
+    inject_into: RequestOption
+    """Where in requests the token goes."""
+    api_token: str = "{{ session_token }}"
+    """The value to send; `session_token` is the token."""
 
     def build(self, ctx: BuildContext) -> AttachToken:
         option, api_token = self.inject_into, ctx.expression(self, "api_token")
@@ -50,18 +52,20 @@ class SessionTokenRequestApiKeyAuthenticator(AnySessionTokenRequest, type="ApiKe
         return lambda request, token: with_secret(request, part, names, api_token.text({"session_token": token}))
 
 
-class SessionTokenRequestBearerAuthenticator(AnySessionTokenRequest, type="Bearer"):
+class SessionTokenRequestBearerAuthenticator(AnySessionTokenRequest):
     """Sends the session token in the header Authorization.
 
     Example:
         type: Bearer
     """
 
+    type_name = "Bearer"
+
     def build(self, ctx: BuildContext) -> AttachToken:
         return lambda request, token: with_header(request, "Authorization", f"Bearer {token}")
 
 
-class SessionTokenAuthenticator(AnyAuthenticator):
+class SessionTokenAuthenticator(AnyAuthenticator, kw_only=True):
     """Logs in with a separate request, and sends the token from its response with all others.
 
     Example:
@@ -79,13 +83,16 @@ class SessionTokenAuthenticator(AnyAuthenticator):
           type: Bearer
     """
 
-    login_requester: AnyRequester = Field(description="The login request.")
-    session_token_path: list[str] = Field(description="Path of the token in the login response.")
-    expiration_duration: str | None = Field(
-        None, description="How long a token is valid, ISO 8601. Without it, every request is preceded by a login."
-    )
-    request_authentication: AnySessionTokenRequest = Field(description="How requests send the token.")
-    decoder: AnyDecoder | None = Field(None, description="Decodes the login response; JSON by default.")
+    login_requester: AnyRequester
+    """The login request."""
+    session_token_path: list[str]
+    """Path of the token in the login response."""
+    expiration_duration: str | None = None
+    """How long a token is valid, ISO 8601. Without it, every request is preceded by a login."""
+    request_authentication: AnySessionTokenRequest
+    """How requests send the token."""
+    decoder: AnyDecoder | None = None
+    """Decodes the login response; JSON by default."""
 
     def build(self, ctx: BuildContext) -> Authenticator:
         """Build the authenticator, which streams that log in in the same way share."""
@@ -130,17 +137,20 @@ class LegacySessionTokenAuthenticator(AnyAuthenticator):
 
     secret_fields = frozenset({"session_token", "password"})
 
-    header: str = Field(description="Name of the header that carries the token.")
-    login_url: str = Field(
-        description="Where to log in: a complete URL, or a path relative to the requester's `url_base`."
-    )
-    validate_session_url: str = Field(
-        description="What to request to check whether a token is still valid: a URL or a path, as for `login_url`."
-    )
-    session_token_response_key: str = Field(description="Name of the field with the token in the login response.")
-    session_token: str | None = Field(None, description="An existing session token, used until it is no longer valid.")
-    username: str | None = Field(None, description="The user name for the login.")
-    password: str | None = Field("", description="The password for the login.")
+    header: str
+    """Name of the header that carries the token."""
+    login_url: str
+    """Where to log in: a complete URL, or a path relative to the requester's `url_base`."""
+    validate_session_url: str
+    """What to request to check whether a token is still valid: a URL or a path, as for `login_url`."""
+    session_token_response_key: str
+    """Name of the field with the token in the login response."""
+    session_token: str | None = None
+    """An existing session token, used until it is no longer valid."""
+    username: str | None = None
+    """The user name for the login."""
+    password: str | None = ""
+    """The password for the login."""
 
     def build(self, ctx: BuildContext) -> Authenticator:
         return LegacySessionToken(

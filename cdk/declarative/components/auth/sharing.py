@@ -21,7 +21,7 @@ def shared(authenticators: dict[str, A], key: str, make: Callable[[], A]) -> A:
 
 def definition(component: Component, ctx: BuildContext) -> str:
     """Return a key that is equal for components with the same definition and config."""
-    return f"{component.model_dump_json()} {canonical(ctx.config)}"
+    return f"{component!r} {canonical(ctx.config)}"
 
 
 def secret_recorder(ctx: BuildContext) -> Learn:

@@ -1,12 +1,14 @@
 """Authenticators that send what the config holds: nothing, a key, a token, user and password; or select by it."""
 
-from pydantic import Field
+from typing import Annotated
+
+from msgspec import Meta
 
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.wording import did_you_mean
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import AnyAuthenticator
+from cdk.declarative.model.request_plug_points import AnyAuthenticator
 from cdk.rest import ApiKey, Authenticator, Basic, Bearer
 from cdk.rest.http.json_path import path
 
@@ -36,9 +38,12 @@ class ApiKeyAuthenticator(AnyAuthenticator):
 
     secret_fields = frozenset({"api_token"})
 
-    api_token: str | None = Field(None, description="The API key.")
-    header: str | None = Field(None, description="Name of the header for the key. Superseded by `inject_into`.")
-    inject_into: RequestOption | None = Field(None, description="Where in requests the key goes.")
+    api_token: str | None = None
+    """The API key."""
+    header: str | None = None
+    """Name of the header for the key. Superseded by `inject_into`."""
+    inject_into: RequestOption | None = None
+    """Where in requests the key goes."""
 
     def build(self, ctx: BuildContext) -> Authenticator | None:
         """Build the authenticator. Raises ManifestError: when the place for the key is missing, or given twice."""
@@ -63,7 +68,8 @@ class BearerAuthenticator(AnyAuthenticator):
 
     secret_fields = frozenset({"api_token"})
 
-    api_token: str = Field(description="The bearer token.")
+    api_token: str
+    """The bearer token."""
 
     def build(self, ctx: BuildContext) -> Authenticator:
         return Bearer(ctx.expression(self, "api_token").text)
@@ -80,8 +86,10 @@ class BasicHttpAuthenticator(AnyAuthenticator):
 
     secret_fields = frozenset({"password"})
 
-    username: str = Field(description="The user name.")
-    password: str | None = Field("", description="The password.")
+    username: str
+    """The user name."""
+    password: str | None = ""
+    """The password."""
 
     def build(self, ctx: BuildContext) -> Authenticator:
         return Basic(ctx.expression(self, "username").text, ctx.expression(self, "password").text)
@@ -101,12 +109,10 @@ class SelectiveAuthenticator(AnyAuthenticator):
             type: NoAuth
     """
 
-    authenticator_selection_path: list[str] = Field(
-        min_length=1, description="Path of the config value that selects the authenticator."
-    )
-    authenticators: dict[str, AnyAuthenticator] = Field(
-        description="The authenticators, by the value that selects each."
-    )
+    authenticator_selection_path: Annotated[list[str], Meta(min_length=1)]
+    """Path of the config value that selects the authenticator."""
+    authenticators: dict[str, AnyAuthenticator]
+    """The authenticators, by the value that selects each."""
 
     def build(self, ctx: BuildContext) -> Authenticator | None:
         """Build the authenticator that the config names. Raises ConfigError: when it names none of them."""

@@ -3,15 +3,13 @@
 from datetime import timedelta
 from typing import Literal
 
-from pydantic import Field
-
 from cdk.base.errors import ConfigError
 from cdk.base.values import canonical
 from cdk.declarative.components.auth.sharing import shared
 from cdk.declarative.components.requests.api_budget import HttpRequestRegexMatcher
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import AnyAuthenticator
+from cdk.declarative.model.request_plug_points import AnyAuthenticator
 from cdk.rest import Authenticator, Request
 from cdk.rest.auth.quota import Quota
 from cdk.rest.auth.token_pool import QuotaStatus, TokenPool
@@ -28,12 +26,14 @@ class QuotaStatusSource(Component):
         url: https://api.example.com/rate_limit
     """
 
-    url: str = Field(description="The complete URL.")
-    http_method: Literal["GET", "POST"] = Field("GET", description="The HTTP method.")
-    request_headers: dict[str, str] | None = Field(None, description="Headers in addition to the one with the token.")
-    unavailable_status_codes: list[int] | None = Field(
-        None, description="Statuses that mean that the API does not report quotas; the tokens then take turns."
-    )
+    url: str
+    """The complete URL."""
+    http_method: Literal["GET", "POST"] = "GET"
+    """The HTTP method."""
+    request_headers: dict[str, str] | None = None
+    """Headers in addition to the one with the token."""
+    unavailable_status_codes: list[int] | None = None
+    """Statuses that mean that the API does not report quotas; the tokens then take turns."""
 
     def build(self, ctx: BuildContext) -> QuotaStatus:
         return QuotaStatus(
@@ -57,21 +57,24 @@ class TokenQuota(Component):
         reset_header: X-RateLimit-Reset
     """
 
-    name: str = Field(description="Name of the quota.")
-    remaining_path: list[str] = Field(description="Path of the number of remaining calls in the quota response.")
-    reset_path: list[str] = Field(
-        description="Path of the time at which the quota is renewed: seconds since 1970, or ISO 8601."
-    )
-    limit_path: list[str] | None = Field(None, description="Path of the total number of calls of the quota.")
-    matchers: list[HttpRequestRegexMatcher] | None = Field(
-        None, description="The requests that count against this quota; all requests by default."
-    )
-    remaining_header: str | None = Field(None, description="Response header with the number of remaining calls.")
-    reset_header: str | None = Field(None, description="Response header with the time at which the quota is renewed.")
-    limit_header: str | None = Field(None, description="Response header with the total number of calls of the quota.")
-    exhaustion_status_codes: list[int] | None = Field(
-        None, description="Response statuses that mean that the quota is used up; by default only 429."
-    )
+    name: str
+    """Name of the quota."""
+    remaining_path: list[str]
+    """Path of the number of remaining calls in the quota response."""
+    reset_path: list[str]
+    """Path of the time at which the quota is renewed: seconds since 1970, or ISO 8601."""
+    limit_path: list[str] | None = None
+    """Path of the total number of calls of the quota."""
+    matchers: list[HttpRequestRegexMatcher] | None = None
+    """The requests that count against this quota; all requests by default."""
+    remaining_header: str | None = None
+    """Response header with the number of remaining calls."""
+    reset_header: str | None = None
+    """Response header with the time at which the quota is renewed."""
+    limit_header: str | None = None
+    """Response header with the total number of calls of the quota."""
+    exhaustion_status_codes: list[int] | None = None
+    """Response statuses that mean that the quota is used up; by default only 429."""
 
     def build(self, ctx: BuildContext) -> Quota:
         matchers = [matcher.build(ctx) for matcher in self.matchers or ()]
@@ -92,7 +95,7 @@ class TokenQuota(Component):
         )
 
 
-class RateLimitedMultipleTokenAuthenticator(AnyAuthenticator):
+class RateLimitedMultipleTokenAuthenticator(AnyAuthenticator, kw_only=True):
     """Sends one of several tokens as long as it has calls left, then the next.
 
     Spreads calls over time when few are left, and waits for new ones when none is left.
@@ -112,25 +115,24 @@ class RateLimitedMultipleTokenAuthenticator(AnyAuthenticator):
 
     secret_fields = frozenset({"tokens"})
 
-    tokens: str | list[str] = Field(
-        description="The tokens: a list, or one string with `token_delimiter` between them."
-    )
-    token_delimiter: str = Field(",", description="What separates the tokens in a string.")
-    auth_method: str = Field("Bearer", description="The word in front of a token.")
-    header: str = Field("Authorization", description="Name of the header that carries a token.")
-    quota_status_source: QuotaStatusSource = Field(
-        description="The request that returns how many calls a token has left."
-    )
-    quotas: list[TokenQuota] = Field(
-        description="The quotas. A request counts against the first quota that matches it."
-    )
-    max_wait_time: str = Field("PT2H", description="The longest acceptable wait until a quota is renewed, ISO 8601.")
-    budget_reserve_fraction: float = Field(
-        0.1, description="Calls are spread over time once no more than this fraction of a quota is left."
-    )
-    budget_min_reserve: int = Field(
-        50, description="The same threshold as a number of calls; the greater of the two applies."
-    )
+    tokens: str | list[str]
+    """The tokens: a list, or one string with `token_delimiter` between them."""
+    token_delimiter: str = ","
+    """What separates the tokens in a string."""
+    auth_method: str = "Bearer"
+    """The word in front of a token."""
+    header: str = "Authorization"
+    """Name of the header that carries a token."""
+    quota_status_source: QuotaStatusSource
+    """The request that returns how many calls a token has left."""
+    quotas: list[TokenQuota]
+    """The quotas. A request counts against the first quota that matches it."""
+    max_wait_time: str = "PT2H"
+    """The longest acceptable wait until a quota is renewed, ISO 8601."""
+    budget_reserve_fraction: float = 0.1
+    """Calls are spread over time once no more than this fraction of a quota is left."""
+    budget_min_reserve: int = 50
+    """The same threshold as a number of calls; the greater of the two applies."""
 
     def build(self, ctx: BuildContext) -> Authenticator:
         """Build the authenticator, shared by all streams with these tokens. Raises ConfigError: when there are none."""
@@ -140,8 +142,7 @@ class RateLimitedMultipleTokenAuthenticator(AnyAuthenticator):
                 f"{ctx.where(self, 'tokens')}: the config has no tokens; set one, or several with "
                 f"{self.token_delimiter!r} between them"
             )
-        quotas = [quota.model_dump(mode="json") for quota in self.quotas]
-        key = canonical([tokens, ctx.expression(self.quota_status_source, "url").text(), quotas])
+        key = canonical([tokens, ctx.expression(self.quota_status_source, "url").text(), repr(self.quotas)])
         return shared(ctx.runtime.authenticators, key, lambda: self._pool(ctx, tokens))
 
     def _tokens(self, ctx: BuildContext) -> list[str]:

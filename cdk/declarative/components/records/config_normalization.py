@@ -3,10 +3,9 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from msgspec import Struct
-from pydantic import Field
+from msgspec import Meta, Struct
 
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.schema_validator import DRAFT_2020_12, SchemaValidator
@@ -15,7 +14,7 @@ from cdk.declarative.components.records.transformations import AddedFieldDefinit
 from cdk.declarative.interpolation.template import compile_nested, compile_template
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import AnyConfigTransformation, AnyValidationStrategy, AnyValidator
+from cdk.declarative.model.stream_plug_points import AnyConfigTransformation, AnyValidationStrategy, AnyValidator
 from cdk.declarative.syntax import json_edit as edits
 
 if TYPE_CHECKING:
@@ -64,10 +63,10 @@ class ConfigRemapField(AnyConfigTransformation):
         map: {sandbox: test, live: production}
     """
 
-    map: JsonObject | str = Field(
-        description="The new value for each old value, or an expression that returns such a map."
-    )
-    field_path: list[Text] = Field(min_length=1, description="Path of the value; a missing value is left alone.")
+    map: JsonObject | str
+    """The new value for each old value, or an expression that returns such a map."""
+    field_path: Annotated[list[Text], Meta(min_length=1)]
+    """Path of the value; a missing value is left alone."""
 
     def build(self, ctx: BuildContext) -> Change:
         path = [compile_template(part, ctx.where(self, "field_path")) for part in self.field_path]
@@ -104,11 +103,10 @@ class ConfigAddFields(AnyConfigTransformation):
         condition: "{{ not config.get('base_url') }}"
     """
 
-    fields: list[AddedFieldDefinition] = Field(description="The fields to add.")
-    condition: Text = Field(
-        "",
-        description="Whether to add a field. Reads `config`, and the field's `value` and `path`; empty means always.",
-    )
+    fields: list[AddedFieldDefinition]
+    """The fields to add."""
+    condition: Text = ""
+    """Whether to add a field. Reads `config`, and the field's `value` and `path`; empty means always."""
 
     def build(self, ctx: BuildContext) -> Change:
         added = [field.build(ctx) for field in self.fields]
@@ -141,7 +139,8 @@ class ConfigRemoveFields(AnyConfigTransformation):
     """
 
     field_pointers: Pointers
-    condition: Text = Field("", description="Whether to remove the fields; reads `config`. Empty means always.")
+    condition: Text = ""
+    """Whether to remove the fields; reads `config`. Empty means always."""
 
     def build(self, ctx: BuildContext) -> Change:
         removers = removers_of(self, ctx, self.field_pointers)
@@ -166,8 +165,10 @@ class ConfigMigration(Component):
           - {type: ConfigRemapField, field_path: [region], map: {us: us-east-1}}
     """
 
-    transformations: list[AnyConfigTransformation] = Field(description="The changes, in order.")
-    description: str | None = Field(None, description="The purpose of the migration.")
+    transformations: list[AnyConfigTransformation]
+    """The changes, in order."""
+    description: str | None = None
+    """The purpose of the migration."""
 
     def build(self, ctx: BuildContext) -> list[Change]:
         """Return the functions that change a config."""
@@ -182,9 +183,8 @@ class ValidateAdheresToSchema(AnyValidationStrategy):
         base_schema: {type: object, required: [id]}
     """
 
-    base_schema: JsonObject | str = Field(
-        description="The JSON Schema: an object, a string of JSON, or an expression that returns either."
-    )
+    base_schema: JsonObject | str
+    """The JSON Schema: an object, a string of JSON, or an expression that returns either."""
 
     def build(self, ctx: BuildContext) -> Callable[[JsonValue], None]:
         """Build the check. Raises ManifestError: when the schema is invalid."""
@@ -242,10 +242,10 @@ class DpathValidator(AnyValidator):
           base_schema: {type: string, pattern: "^[0-9]{4}-"}
     """
 
-    field_path: list[Text] = Field(
-        min_length=1, description="Path of the value; `*` stands for every key or element at its place."
-    )
-    validation_strategy: AnyValidationStrategy = Field(description="How the value is validated.")
+    field_path: Annotated[list[Text], Meta(min_length=1)]
+    """Path of the value; `*` stands for every key or element at its place."""
+    validation_strategy: AnyValidationStrategy
+    """How the value is validated."""
 
     def build(self, ctx: BuildContext) -> Check:
         path = [compile_template(part, ctx.where(self, "field_path")) for part in self.field_path]
@@ -270,8 +270,10 @@ class PredicateValidator(AnyValidator):
           base_schema: {type: integer, minimum: 3}
     """
 
-    value: JsonValue = Field(description="The value to validate; expressions in it, at any depth, read `config`.")
-    validation_strategy: AnyValidationStrategy = Field(description="How the value is validated.")
+    value: JsonValue
+    """The value to validate; expressions in it, at any depth, read `config`."""
+    validation_strategy: AnyValidationStrategy
+    """How the value is validated."""
 
     def build(self, ctx: BuildContext) -> Check:
         where = ctx.where(self, "value")
@@ -304,15 +306,12 @@ class ConfigNormalizationRules(Component):
               - {type: ConfigRemapField, field_path: [region], map: {us: us-east-1}}
     """
 
-    config_migrations: list[ConfigMigration] = Field(
-        [], description="Migrations of configs in an old form; the changed config is saved."
-    )
-    transformations: list[AnyConfigTransformation] = Field(
-        [], description="Changes of the config for one run, after the migrations; they are not saved."
-    )
-    validations: list[AnyValidator] = Field(
-        [], description="Validations of the config, made when the streams are built."
-    )
+    config_migrations: list[ConfigMigration] = []
+    """Migrations of configs in an old form; the changed config is saved."""
+    transformations: list[AnyConfigTransformation] = []
+    """Changes of the config for one run, after the migrations; they are not saved."""
+    validations: list[AnyValidator] = []
+    """Validations of the config, made when the streams are built."""
 
     def build(self, ctx: BuildContext) -> ConfigRules:
         """Build the rules. They read the config that is passed to them, not that of `ctx`."""

@@ -2,10 +2,8 @@
 
 from typing import ClassVar
 
-from pydantic import Field
-
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import AnyExtractor
+from cdk.declarative.model.request_plug_points import AnyExtractor
 from cdk.rest import Decoder
 from cdk.rest.records.csv_file import FileExtractor
 from cdk.rest.records.extractor import Extractor
@@ -23,10 +21,8 @@ class ResponseToFileExtractor(AnyExtractor):
     """
 
     streams: ClassVar[bool] = True
-    preserve_na_values: bool = Field(
-        False,
-        description="Whether strings such as `NA`, `null` and `nan` are left as they are instead of becoming null.",
-    )
+    preserve_na_values: bool = False
+    """Whether strings such as `NA`, `null` and `nan` are left as they are instead of becoming null."""
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> Extractor:
         """Build the extractor. It reads the body itself, whatever the decoder."""

@@ -1,22 +1,28 @@
 """Decoders: the formats of response bodies."""
 
 import codecs
+from typing import Annotated, TypeAlias
 
-from pydantic import Field, field_validator
+from msgspec import Meta
 
 from cdk import rest
 from cdk.base.errors import ConfigError, ManifestError
+from cdk.declarative.model.component import Adapted
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import AnyDecoder
+from cdk.declarative.model.request_plug_points import AnyDecoder
 from cdk.rest import Decoder
 
 
-def _encoding(name: str | None) -> str | None:
+def _known(name: str) -> str:
     try:
         codecs.lookup(name or "utf-8")
     except LookupError:
         raise ValueError(f"there is no encoding {name!r}; use one such as utf-8") from None
     return name
+
+
+Encoding: TypeAlias = Annotated[str, Adapted(after=_known)]
+"""The name of a character encoding."""
 
 
 class JsonDecoder(AnyDecoder):
@@ -40,13 +46,10 @@ class JsonItemsDecoder(AnyDecoder):
         items_path: data.users
     """
 
-    items_path: str = Field(
-        min_length=1,
-        description="Path of the list, with dots between names; `item` stands for the elements of a list on the path.",
-    )
-    encoding: str = Field("utf-8", description="Character encoding of the body.")
-
-    _known = field_validator("encoding")(_encoding)
+    items_path: Annotated[str, Meta(min_length=1)]
+    """Path of the list, with dots between names; `item` stands for the elements of a list on the path."""
+    encoding: Encoding = "utf-8"
+    """Character encoding of the body."""
 
     def build(self, ctx: BuildContext) -> Decoder:
         return rest.JsonItems(self.items_path, self.encoding)
@@ -59,11 +62,10 @@ class JsonlDecoder(AnyDecoder):
         type: JsonlDecoder
     """
 
-    lenient: bool | None = Field(
-        False,
-        description="Skip lines that are not valid JSON, with a warning, and read NaN and Infinity as null. "
-        "Otherwise such a line is an error.",
-    )
+    lenient: bool | None = False
+    """Skip lines that are not valid JSON, with a warning, and read NaN and Infinity as null. Otherwise such a line is
+    an error.
+    """
 
     def build(self, ctx: BuildContext) -> Decoder:
         return rest.Jsonl(lenient=bool(self.lenient))
@@ -81,13 +83,12 @@ class CsvDecoder(AnyDecoder):
         set_values_to_none: ["", "null"]
     """
 
-    encoding: str | None = Field("utf-8", description="Character encoding of the body.")
-    delimiter: str | None = Field(
-        ",", description="The character between values, or its escape sequence, such as `\\t`."
-    )
-    set_values_to_none: list[str] | None = Field(None, description="Strings that become null.")
-
-    _known = field_validator("encoding")(_encoding)
+    encoding: Encoding | None = "utf-8"
+    """Character encoding of the body."""
+    delimiter: str | None = ","
+    r"""The character between values, or its escape sequence, such as `\t`."""
+    set_values_to_none: list[str] | None = None
+    """Strings that become null."""
 
     def build(self, ctx: BuildContext) -> Decoder:
         """Build the decoder. Raises ManifestError: when the delimiter is invalid."""
@@ -128,7 +129,8 @@ class GzipDecoder(AnyDecoder):
         decoder: {type: CsvDecoder}
     """
 
-    decoder: AnyDecoder = Field(description="Decodes the decompressed body.")
+    decoder: AnyDecoder
+    """Decodes the decompressed body."""
 
     def build(self, ctx: BuildContext) -> Decoder:
         return rest.GzipFile(self.decoder.build(ctx))
@@ -142,7 +144,8 @@ class ZipfileDecoder(AnyDecoder):
         decoder: {type: CsvDecoder}
     """
 
-    decoder: AnyDecoder = Field(description="Decodes each file of the archive.")
+    decoder: AnyDecoder
+    """Decodes each file of the archive."""
 
     def build(self, ctx: BuildContext) -> Decoder:
         return rest.ZipArchive(self.decoder.build(ctx))

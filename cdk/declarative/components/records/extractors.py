@@ -1,15 +1,16 @@
 """Extractors: find the records in a response."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from msgspec import Meta
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Record
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import AnyExtractor, AnyRetriever, StreamParts
+from cdk.declarative.model.request_plug_points import AnyExtractor
+from cdk.declarative.model.stream_plug_points import AnyRetriever, StreamParts
 from cdk.rest import Decoder
 from cdk.rest.records import expand as records_expand
 from cdk.rest.records import extractor as records
@@ -28,14 +29,10 @@ class ParentFieldPath(Component):
         record_path: [invoice_id]
     """
 
-    parent_path: list[str] = Field(
-        min_length=1, description="Path of the value in the record; a missing value is copied as null."
-    )
-    record_path: list[str] = Field(
-        min_length=1,
-        description="Path of the copy in the element. Missing objects on the path are created; an existing value is "
-        "replaced.",
-    )
+    parent_path: Annotated[list[str], Meta(min_length=1)]
+    """Path of the value in the record; a missing value is copied as null."""
+    record_path: Annotated[list[str], Meta(min_length=1)]
+    """Path of the copy in the element. Missing objects on the path are created; an existing value is replaced."""
 
     def build(self, ctx: BuildContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return _single(self, ctx, "parent_path"), _single(self, ctx, "record_path")
@@ -51,28 +48,20 @@ class RecordExpander(Component):
           - {type: ParentFieldPath, parent_path: [id], record_path: [invoice_id]}
     """
 
-    expand_records_from_field: list[str] = Field(
-        description="Path of the list in a record; `*` stands for every element or value, which expands several lists."
-    )
-    remain_original_record: bool = Field(
-        False, description="Whether each element gets the complete record as `original_record`."
-    )
-    on_no_records: Literal["skip", "emit_parent"] = Field(
-        "skip",
-        description="What happens to a record whose list is missing or empty: it is skipped or emitted unchanged.",
-    )
-    parent_fields: list[ParentFieldPath] = Field(
-        [], description="Values of the record that are copied into each element."
-    )
-    merge_parent: bool = Field(
-        False, description="Whether each element gets all fields of the record but the list; its own take precedence."
-    )
-    truncation_indicator_path: list[str] = Field(
-        [], description="Path of a value in the record that is true if the list is truncated."
-    )
-    truncated_list_retriever: AnyRetriever | None = Field(
-        None, description="Reads the complete list if it is truncated; `stream_slice['parent_record']` is the record."
-    )
+    expand_records_from_field: list[str]
+    """Path of the list in a record; `*` stands for every element or value, which expands several lists."""
+    remain_original_record: bool = False
+    """Whether each element gets the complete record as `original_record`."""
+    on_no_records: Literal["skip", "emit_parent"] = "skip"
+    """What happens to a record whose list is missing or empty: it is skipped or emitted unchanged."""
+    parent_fields: list[ParentFieldPath] = []
+    """Values of the record that are copied into each element."""
+    merge_parent: bool = False
+    """Whether each element gets all fields of the record but the list; its own take precedence."""
+    truncation_indicator_path: list[str] = []
+    """Path of a value in the record that is true if the list is truncated."""
+    truncated_list_retriever: AnyRetriever | None = None
+    """Reads the complete list if it is truncated; `stream_slice['parent_record']` is the record."""
 
     def build(self, ctx: BuildContext) -> Callable[[records.Records], Iterator[records.Records]]:
         """Return the function from the records of a page to the expanded records, in pages."""
@@ -106,13 +95,12 @@ class DpathExtractor(AnyExtractor):
         field_path: [data, users]
     """
 
-    field_path: list[str | int] = Field(
-        description="Path of the records; `*` stands for every element of a list or value of an object. Empty if the "
-        "body itself is the records. If the body is a list, the path is applied to each element."
-    )
-    record_expander: RecordExpander | None = Field(
-        None, description="Turns the elements of a list inside each record into records."
-    )
+    field_path: list[str | int]
+    """Path of the records; `*` stands for every element of a list or value of an object. Empty if the body itself is
+    the records. If the body is a list, the path is applied to each element.
+    """
+    record_expander: RecordExpander | None = None
+    """Turns the elements of a list inside each record into records."""
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> records.Extractor:
         """Build the extractor; its `values` returns what is at the path, whether or not these are records."""
@@ -131,15 +119,12 @@ class CombinedExtractor(AnyExtractor):
           - {type: DpathExtractor, field_path: [next_items_page, items]}
     """
 
-    extractors: list[AnyExtractor] = Field(min_length=1, description="The extractors, in order.")
-    mode: Literal["union", "first_match"] = Field(
-        "union", description="`union`: the records of all extractors. `first_match`: those of the first that finds any."
-    )
-    skip_empty_records: bool = Field(
-        False,
-        description="Whether to omit empty records; an extractor that finds only empty records then counts as "
-        "finding none.",
-    )
+    extractors: Annotated[list[AnyExtractor], Meta(min_length=1)]
+    """The extractors, in order."""
+    mode: Literal["union", "first_match"] = "union"
+    """`union`: the records of all extractors. `first_match`: those of the first that finds any."""
+    skip_empty_records: bool = False
+    """Whether to omit empty records; an extractor that finds only empty records then counts as finding none."""
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> records.Extractor:
         """Build the extractor. Raises ManifestError: when the decoder streams bodies, which can be read only once."""

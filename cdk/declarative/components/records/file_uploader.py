@@ -9,14 +9,14 @@ from typing import TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
 from msgspec.structs import replace
-from pydantic import Field
 
 from cdk.base.errors import FatalError
 from cdk.base.values import JsonObject, to_json
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Expression, Names
-from cdk.declarative.model.plug_points import AnyExtractor, AnyRequester, Requester, Router, SliceReader
+from cdk.declarative.model.request_plug_points import AnyExtractor, AnyRequester, Requester
 from cdk.declarative.model.slice_names import slice_names, view
+from cdk.declarative.model.stream_plug_points import Router, SliceReader
 from cdk.rest import Headers, JsonDocument, Request, Response
 from cdk.rest.records.extractor import Extractor
 from cdk.state.slice import Slice
@@ -42,21 +42,16 @@ class FileUploader(Component):
         filename_extractor: "{{ record.id }}/{{ record.file_name }}"
     """
 
-    requester: AnyRequester = Field(
-        description="Requests the file; its expressions read the `record` and its `download_target`."
-    )
-    download_target_extractor: AnyExtractor = Field(
-        description="Extracts the download target from the record; the first value is used."
-    )
-    file_extractor: AnyExtractor | None = Field(
-        None,
-        description="Extracts the content of the file from a JSON response; by default the response body is the file.",
-    )
-    filename_extractor: str | None = Field(
-        None,
-        description="Path of the file in the stream's folder; a suffix is added if another record's file has the "
-        "same path. By default a name derived from the record.",
-    )
+    requester: AnyRequester
+    """Requests the file; its expressions read the `record` and its `download_target`."""
+    download_target_extractor: AnyExtractor
+    """Extracts the download target from the record; the first value is used."""
+    file_extractor: AnyExtractor | None = None
+    """Extracts the content of the file from a JSON response; by default the response body is the file."""
+    filename_extractor: str | None = None
+    """Path of the file in the stream's folder; a suffix is added if another record's file has the same path. By default
+    a name derived from the record.
+    """
 
     def uploading_reader(self, ctx: BuildContext, reader: SliceReader) -> SliceReader:
         """Return a reader of the same slices that also downloads the files."""

@@ -1,11 +1,9 @@
 """RecordFilter: decides which records to keep."""
 
-from pydantic import Field
-
 from cdk.base.values import JsonObject
 from cdk.declarative.components.records.transformations import Text
 from cdk.declarative.model.context import BuildContext, Names
-from cdk.declarative.model.plug_points import AnyRecordFilter, Select
+from cdk.declarative.model.request_plug_points import AnyRecordFilter, Select
 
 
 class RecordFilter(AnyRecordFilter):
@@ -16,11 +14,8 @@ class RecordFilter(AnyRecordFilter):
         condition: "{{ record['status'] in ['active', 'expired'] }}"
     """
 
-    condition: Text = Field(
-        "",
-        description="Whether to emit a record; reads `record` and `stream_slice`. An empty condition emits none, as "
-        "in Airbyte.",
-    )
+    condition: Text = ""
+    """Whether to emit a record; reads `record` and `stream_slice`. An empty condition emits none, as in Airbyte."""
 
     def build(self, ctx: BuildContext) -> Select:
         condition = ctx.expression(self, "condition")

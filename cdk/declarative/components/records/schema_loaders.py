@@ -4,20 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import islice
 
-from pydantic import Field
+from msgspec import field
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject, JsonSchema, JsonValue, json_kind
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import NO_NAMES, BuildContext
-from cdk.declarative.model.plug_points import (
-    AnyRecordFilter,
-    AnyRetriever,
-    AnySchemaLoader,
-    AnyTransformation,
-    SliceReader,
-    StreamParts,
-)
+from cdk.declarative.model.request_plug_points import AnyRecordFilter, AnyTransformation
+from cdk.declarative.model.stream_plug_points import AnyRetriever, AnySchemaLoader, SliceReader, StreamParts
 from cdk.declarative.reading.schema_file import read_schema, schema_file
 from cdk.rest import path
 from cdk.state.slice import Slice
@@ -35,7 +29,8 @@ class InlineSchemaLoader(AnySchemaLoader):
             id: {type: integer}
     """
 
-    schema_: JsonObject = Field({}, alias="schema", description="The JSON Schema of a record.")
+    schema_: JsonObject = field(name="schema", default={})
+    """The JSON Schema of a record."""
 
     def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
         return lambda: self.schema_
@@ -49,9 +44,8 @@ class JsonFileSchemaLoader(AnySchemaLoader):
         file_path: ./schemas/users.json
     """
 
-    file_path: str | None = Field(
-        None, description="Path of the file; `./schemas/<name of the stream>.json` by default."
-    )
+    file_path: str | None = None
+    """Path of the file; `./schemas/<name of the stream>.json` by default."""
 
     def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
         """Return a function that loads the schema. It raises ManifestError: when the file is missing or invalid."""
@@ -104,9 +98,12 @@ class TypesMap(Component):
         target_type: string
     """
 
-    target_type: "str | list[str] | ComplexFieldType" = Field(description="The type in JSON Schema.")
-    current_type: str | list[str] = Field(description="The type as the API names it, or its list of types.")
-    condition: str | None = Field(None, description="Whether this mapping applies; reads `raw_schema`.")
+    target_type: "str | list[str] | ComplexFieldType"
+    """The type in JSON Schema."""
+    current_type: str | list[str]
+    """The type as the API names it, or its list of types."""
+    condition: str | None = None
+    """Whether this mapping applies; reads `raw_schema`."""
 
 
 class ComplexFieldType(Component):
@@ -118,15 +115,17 @@ class ComplexFieldType(Component):
         items: string
     """
 
-    field_type: str = Field(description="The JSON Schema type.")
-    items: "str | ComplexFieldType | None" = Field(None, description="The type of the elements.")
+    field_type: str
+    """The JSON Schema type."""
+    items: "str | ComplexFieldType | None" = None
+    """The type of the elements."""
 
     def schema_of(self) -> JsonObject:
         schema = _type_schema(self.field_type)
         return schema if self.items is None else {**schema, "items": _target_schema(self.items)}
 
 
-class SchemaTypeIdentifier(Component):
+class SchemaTypeIdentifier(Component, kw_only=True):
     """Where a response describes the fields of records and their types.
 
     Example:
@@ -138,14 +137,14 @@ class SchemaTypeIdentifier(Component):
           - {type: TypesMap, current_type: text, target_type: string}
     """
 
-    schema_pointer: list[str] = Field(
-        [], description="Path of the list of fields in the first record; if empty, each record describes one field."
-    )
-    key_pointer: list[str] = Field(description="Path of a field's name in its description.")
-    type_pointer: list[str] | None = Field(
-        None, description="Path of a field's type in its description; without it, all fields are strings."
-    )
-    types_mapping: list[TypesMap] | None = Field(None, description="How the API's types map to JSON Schema types.")
+    schema_pointer: list[str] = []
+    """Path of the list of fields in the first record; if empty, each record describes one field."""
+    key_pointer: list[str]
+    """Path of a field's name in its description."""
+    type_pointer: list[str] | None = None
+    """Path of a field's type in its description; without it, all fields are strings."""
+    types_mapping: list[TypesMap] | None = None
+    """How the API's types map to JSON Schema types."""
 
 
 class DynamicSchemaLoader(AnySchemaLoader):
@@ -164,18 +163,14 @@ class DynamicSchemaLoader(AnySchemaLoader):
           key_pointer: [name]
     """
 
-    retriever: AnyRetriever = Field(description="Reads the description of the fields.")
-    schema_type_identifier: SchemaTypeIdentifier = Field(
-        description="Where in the description the names and types are."
-    )
-    schema_filter: AnyRecordFilter | None = Field(
-        None,
-        description="Which fields the schema has; `record` is an object with one key, the field's name, whose value "
-        "is its schema.",
-    )
-    schema_transformations: list[AnyTransformation] = Field(
-        [], description="Transformations of the schema's properties."
-    )
+    retriever: AnyRetriever
+    """Reads the description of the fields."""
+    schema_type_identifier: SchemaTypeIdentifier
+    """Where in the description the names and types are."""
+    schema_filter: AnyRecordFilter | None = None
+    """Which fields the schema has; `record` is an object with one key, the field's name, whose value is its schema."""
+    schema_transformations: list[AnyTransformation] = []
+    """Transformations of the schema's properties."""
 
     def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
         """Return a function that fetches the schema on first use."""

@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from msgspec import Meta
 
 from cdk.base.errors import FatalError, ManifestError
 from cdk.base.logs import logger
 from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.interpolation.errors import EvaluationError
 from cdk.declarative.interpolation.evaluation import one_by_one
-from cdk.declarative.model.component import Component
+from cdk.declarative.model.component import Adapted, Component
 from cdk.declarative.model.context import BuildContext, Expression, Names
-from cdk.declarative.model.plug_points import AnyTransformation, Transform
+from cdk.declarative.model.request_plug_points import AnyTransformation, Transform
 from cdk.declarative.syntax import json_edit as edits
 
 Scope: TypeAlias = dict[str, object]
@@ -26,12 +26,12 @@ def _as_text(value: JsonValue) -> JsonValue:
     return str(value) if isinstance(value, bool | int | float) else value
 
 
-Text: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
+Text: TypeAlias = Annotated[str, Adapted(before=_as_text)]
 """A string; YAML may also hold it as a number or a boolean."""
 
 Pointers: TypeAlias = Annotated[
     list[list[Text]],
-    Field(
+    Meta(
         description="Paths of the fields. In a name, `*`, `?` and `[ab]` are wildcards as in file names; `**` stands "
         "for any number of names."
     ),
@@ -47,19 +47,14 @@ class AddedFieldDefinition(Component):
         value: "{{ config['account_id'] }}"
     """
 
-    path: list[Text] = Field(
-        min_length=1,
-        description="Path of the field. Missing objects on the path are created, and for a name of digits a list, "
-        "padded with null.",
-    )
-    value: Text = Field(
-        description="The value; rendered text that spells a literal, such as `10`, becomes that literal."
-    )
-    value_type: Literal["string", "number", "integer", "boolean"] | None = Field(
-        None,
-        description="The only type of literal that rendered text may become; everything else stays a string. A "
-        "`number` has a decimal point.",
-    )
+    path: Annotated[list[Text], Meta(min_length=1)]
+    """Path of the field. Missing objects on the path are created, and for a name of digits a list, padded with null."""
+    value: Text
+    """The value; rendered text that spells a literal, such as `10`, becomes that literal."""
+    value_type: Literal["string", "number", "integer", "boolean"] | None = None
+    """The only type of literal that rendered text may become; everything else stays a string. A `number` has a decimal
+    point.
+    """
 
     def build(self, ctx: BuildContext) -> "Addition":
         """Return what to add, and where."""
@@ -138,12 +133,12 @@ class AddFields(AnyTransformation):
           - {path: [parent_id], value: "{{ stream_slice['parent_id'] }}"}
     """
 
-    fields: list[AddedFieldDefinition] = Field(description="The fields to add.")
-    condition: Text = Field(
-        "",
-        description="Whether to add a field. Reads the `value` and `path` of the field, and what values read: "
-        "`record`, `stream_slice`. Empty means always.",
-    )
+    fields: list[AddedFieldDefinition]
+    """The fields to add."""
+    condition: Text = ""
+    """Whether to add a field. Reads the `value` and `path` of the field, and what values read: `record`,
+    `stream_slice`. Empty means always.
+    """
 
     def build(self, ctx: BuildContext) -> Transform:
         added = [field.build(ctx) for field in self.fields]
@@ -227,12 +222,10 @@ class RemoveFields(AnyTransformation):
     """
 
     field_pointers: Pointers
-    condition: Text = Field(
-        "",
-        description="Removes every value for which it is true; reads `property`, the value. As in Airbyte, it is "
-        "evaluated for all values of the record that are not objects or lists, wherever the pointers "
-        "lead.",
-    )
+    condition: Text = ""
+    """Removes every value for which it is true; reads `property`, the value. As in Airbyte, it is evaluated for all
+    values of the record that are not objects or lists, wherever the pointers lead.
+    """
 
     def build(self, ctx: BuildContext) -> Transform:
         removers = removers_of(self, ctx, self.field_pointers)

@@ -1,13 +1,11 @@
 """Transformations that move fields of nested objects to the top level of records."""
 
-from pydantic import Field
-
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject
 from cdk.declarative.components.records.transformations import Text
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Names
-from cdk.declarative.model.plug_points import AnyTransformation, Transform
+from cdk.declarative.model.request_plug_points import AnyTransformation, Transform
 from cdk.declarative.syntax import json_edit as edits
 
 
@@ -21,9 +19,8 @@ class FlattenFields(AnyTransformation):
         flatten_lists: false
     """
 
-    flatten_lists: bool = Field(
-        True, description="Whether the elements of lists become fields too: `list.0`, `list.1`."
-    )
+    flatten_lists: bool = True
+    """Whether the elements of lists become fields too: `list.0`, `list.1`."""
 
     def build(self, ctx: BuildContext) -> Transform:
         lists = self.flatten_lists
@@ -65,8 +62,10 @@ class KeyTransformation(Component):
         prefix: properties_
     """
 
-    prefix: Text | None = Field(None, description="Prefix of each name.")
-    suffix: Text | None = Field(None, description="Suffix of each name.")
+    prefix: Text | None = None
+    """Prefix of each name."""
+    suffix: Text | None = None
+    """Suffix of each name."""
 
     def build(self, ctx: BuildContext) -> tuple[str, str]:
         """Return the prefix and the suffix."""
@@ -87,12 +86,14 @@ class DpathFlattenFields(AnyTransformation):
         delete_origin_value: true
     """
 
-    field_path: list[Text] = Field(description="Path of the object; `*` stands for the first of several.")
-    delete_origin_value: bool | None = Field(None, description="Whether the nested object is removed.")
-    replace_record: bool | None = Field(
-        None, description="Whether the fields of the object replace the complete record."
-    )
-    key_transformation: KeyTransformation | None = Field(None, description="Adds a prefix and a suffix to the names.")
+    field_path: list[Text]
+    """Path of the object; `*` stands for the first of several."""
+    delete_origin_value: bool | None = None
+    """Whether the nested object is removed."""
+    replace_record: bool | None = None
+    """Whether the fields of the object replace the complete record."""
+    key_transformation: KeyTransformation | None = None
+    """Adds a prefix and a suffix to the names."""
 
     def build(self, ctx: BuildContext) -> Transform:
         """Return the function that changes a page of records. Raises ManifestError: when the path has a `**`."""

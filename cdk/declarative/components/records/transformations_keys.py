@@ -5,12 +5,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from unicodedata import normalize
 
-from pydantic import Field
-
 from cdk.base.values import JsonObject
 from cdk.declarative.components.records.transformations import Text
 from cdk.declarative.model.context import BuildContext, Names
-from cdk.declarative.model.plug_points import AnyTransformation, Transform
+from cdk.declarative.model.request_plug_points import AnyTransformation, Transform
 
 _WORD = re.compile(r"[A-Z]+[a-z]*|[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 _LETTERS = str.maketrans(
@@ -63,8 +61,10 @@ class KeysReplace(AnyTransformation):
         new: _
     """
 
-    old: Text = Field(description="The string to replace; reads `record` and `stream_slice`.")
-    new: Text = Field(description="The replacement; reads the same values.")
+    old: Text
+    """The string to replace; reads `record` and `stream_slice`."""
+    new: Text
+    """The replacement; reads the same values."""
 
     def build(self, ctx: BuildContext) -> Transform:
         old, new = ctx.expression(self, "old"), ctx.expression(self, "new")

@@ -4,15 +4,16 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated, TypeAlias
 
-from pydantic import Field, field_validator
+import msgspec
+from msgspec import Meta
 
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.values import JsonObject
 from cdk.declarative.components.requests.backoff import checked_pattern
-from cdk.declarative.model.component import Component
+from cdk.declarative.model.component import Adapted, Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import AnyCallRatePolicy
+from cdk.declarative.model.stream_plug_points import AnyCallRatePolicy
 from cdk.rest import Budget
 from cdk.rest.errors.retry_policy import LONGEST_WAIT
 from cdk.rest.errors.status_errors import RATE_LIMIT_STATUS
@@ -30,19 +31,18 @@ class HttpRequestRegexMatcher(Component):
         url_path_pattern: /v1/users
     """
 
-    method: str | None = Field(None, description="The HTTP method.")
-    url_base: str | None = Field(None, description="The scheme and host: `https://api.example.com`.")
-    url_path_pattern: str | None = Field(None, description="A regular expression that matches anywhere in the path.")
-    params: JsonObject | None = Field(None, description="Query parameters that the request must have.")
-    headers: JsonObject | None = Field(None, description="Headers that the request must have.")
-    weight: int | str | None = Field(
-        None, description="How many calls one matching request counts as; a number or an expression."
-    )
-
-    @field_validator("url_path_pattern")
-    @classmethod
-    def _compiles(cls, value: str | None) -> str | None:
-        return checked_pattern(value)
+    method: str | None = None
+    """The HTTP method."""
+    url_base: str | None = None
+    """The scheme and host: `https://api.example.com`."""
+    url_path_pattern: Annotated[str | None, Adapted(after=checked_pattern)] = None
+    """A regular expression that matches anywhere in the path."""
+    params: JsonObject | None = None
+    """Query parameters that the request must have."""
+    headers: JsonObject | None = None
+    """Headers that the request must have."""
+    weight: int | str | None = None
+    """How many calls one matching request counts as; a number or an expression."""
 
     def build(self, ctx: BuildContext) -> RequestMatcher:
         """Build the matcher. Raises ManifestError: when `weight` is not an integer of at least 1."""
@@ -57,7 +57,7 @@ class HttpRequestRegexMatcher(Component):
 
 
 Matchers: TypeAlias = Annotated[
-    list[HttpRequestRegexMatcher], Field(description="The requests that the policy applies to; all if empty.")
+    list[HttpRequestRegexMatcher], Meta(description="The requests that the policy applies to; all if empty.")
 ]
 
 
@@ -70,8 +70,10 @@ class Rate(Component):
         interval: PT1M
     """
 
-    limit: int | str = Field(description="The maximum number of calls; a number or an expression.")
-    interval: str = Field(description="Length of the interval, ISO 8601: `PT1S`, `PT1M`, `P1D`.")
+    limit: int | str
+    """The maximum number of calls; a number or an expression."""
+    interval: str
+    """Length of the interval, ISO 8601: `PT1S`, `PT1M`, `P1D`."""
 
     def build(self, ctx: BuildContext) -> tuple[int, float]:
         """Return the number of calls, and the interval in seconds."""
@@ -106,8 +108,10 @@ class FixedWindowCallRatePolicy(AnyCallRatePolicy):
             method: GET
     """
 
-    period: str = Field(description="Length of a window, ISO 8601: `PT1M`, `P1D`.")
-    call_limit: int | str = Field(description="The maximum number of calls in a window; a number or an expression.")
+    period: str
+    """Length of a window, ISO 8601: `PT1M`, `P1D`."""
+    call_limit: int | str
+    """The maximum number of calls in a window; a number or an expression."""
     matchers: Matchers
 
     def build(self, ctx: BuildContext) -> CallRatePolicy:
@@ -130,7 +134,8 @@ class MovingWindowCallRatePolicy(AnyCallRatePolicy):
         matchers: []
     """
 
-    rates: list[Rate] = Field(min_length=1, description="The rates, all of which apply.")
+    rates: Annotated[list[Rate], Meta(min_length=1)]
+    """The rates, all of which apply."""
     matchers: Matchers
 
     def build(self, ctx: BuildContext) -> CallRatePolicy:
@@ -150,16 +155,14 @@ class HTTPAPIBudget(Component):
             matchers: []
     """
 
-    policies: list[AnyCallRatePolicy] = Field(description="The policies, each for the requests that it matches.")
-    ratelimit_reset_header: str = Field(
-        "ratelimit-reset", description="Response header with the time at which the rate limit is reset, in seconds."
-    )
-    ratelimit_remaining_header: str = Field(
-        "ratelimit-remaining", description="Response header with the number of remaining calls."
-    )
-    status_codes_for_ratelimit_hit: list[int] = Field(
-        [RATE_LIMIT_STATUS], description="Statuses that mean that no calls are left."
-    )
+    policies: list[AnyCallRatePolicy]
+    """The policies, each for the requests that it matches."""
+    ratelimit_reset_header: str = "ratelimit-reset"
+    """Response header with the time at which the rate limit is reset, in seconds."""
+    ratelimit_remaining_header: str = "ratelimit-remaining"
+    """Response header with the number of remaining calls."""
+    status_codes_for_ratelimit_hit: list[int] = msgspec.field(default_factory=lambda: [RATE_LIMIT_STATUS])
+    """Statuses that mean that no calls are left."""
 
     def build(self, ctx: BuildContext) -> Budget:
         """Build the budget, which the streams of a source share."""

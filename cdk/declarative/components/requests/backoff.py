@@ -5,11 +5,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Annotated, TypeAlias
 
-from pydantic import AfterValidator, Field
+from msgspec import Meta
 
 from cdk.base.errors import CdkError, ManifestError
+from cdk.declarative.model.component import Adapted
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import AnyBackoffStrategy
+from cdk.declarative.model.request_plug_points import AnyBackoffStrategy
 from cdk.rest import Response
 from cdk.rest.errors.api_message import json_body
 from cdk.rest.errors.wait_strategies import (
@@ -35,16 +36,16 @@ def checked_pattern(value: str | None) -> str | None:
 
 Jitter: TypeAlias = Annotated[
     float | None,
-    Field(ge=0, description="Up to twice as many seconds are added by chance, so that readers do not come at once."),
+    Meta(ge=0, description="Up to twice as many seconds are added by chance, so that readers do not come at once."),
 ]
-HeaderName: TypeAlias = Annotated[str, Field(description="Name of the header, as a text or an expression.")]
+HeaderName: TypeAlias = Annotated[str, Meta(description="Name of the header, as a text or an expression.")]
 NumberPattern: TypeAlias = Annotated[
     str | None,
-    AfterValidator(checked_pattern),
-    Field(description="What, at the beginning of the header, is the number; all that matches is taken."),
+    Adapted(after=checked_pattern),
+    Meta(description="What, at the beginning of the header, is the number; all that matches is taken."),
 ]
 LongestWait: TypeAlias = Annotated[
-    float | str | None, Field(description="A wait this long, or longer, ends the read instead.")
+    float | str | None, Meta(description="A wait this long, or longer, ends the read instead.")
 ]
 
 
@@ -56,7 +57,8 @@ class ConstantBackoffStrategy(AnyBackoffStrategy):
         backoff_time_in_seconds: 30
     """
 
-    backoff_time_in_seconds: float | str = Field(description="The wait in seconds; a number or an expression.")
+    backoff_time_in_seconds: float | str
+    """The wait in seconds; a number or an expression."""
     jitter_range_in_seconds: Jitter = None
 
     def build(self, ctx: BuildContext) -> WaitStrategy:
@@ -75,7 +77,8 @@ class ExponentialBackoffStrategy(AnyBackoffStrategy):
         factor: 5
     """
 
-    factor: float | str = Field(5, description="Half of the first wait, in seconds; a number or an expression.")
+    factor: float | str = 5
+    """Half of the first wait, in seconds; a number or an expression."""
     jitter_range_in_seconds: Jitter = None
 
     def build(self, ctx: BuildContext) -> WaitStrategy:
@@ -117,9 +120,8 @@ class WaitUntilTimeFromHeader(AnyBackoffStrategy):
     """
 
     header: HeaderName
-    min_wait: float | str | None = Field(
-        None, description="The shortest wait in seconds, which also applies if the header is missing."
-    )
+    min_wait: float | str | None = None
+    """The shortest wait in seconds, which also applies if the header is missing."""
     regex: NumberPattern = None
     max_waiting_time_in_seconds: LongestWait = None
 
@@ -143,7 +145,8 @@ class WaitTimeFromResponse(AnyBackoffStrategy):
         wait_time_in_seconds: "{{ response['error']['retry_after'] }}"
     """
 
-    wait_time_in_seconds: str = Field(description="An expression; reads `response` and `headers`.")
+    wait_time_in_seconds: str
+    """An expression; reads `response` and `headers`."""
     max_waiting_time_in_seconds: LongestWait = None
 
     def build(self, ctx: BuildContext) -> WaitStrategy:

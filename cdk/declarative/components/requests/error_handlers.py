@@ -1,14 +1,14 @@
 """Error handlers: what responses mean, and how often a request is retried."""
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from msgspec import Meta
 
 from cdk.base.errors import FailureType
 from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Expression, Names
-from cdk.declarative.model.plug_points import AnyBackoffStrategy, AnyErrorHandler
+from cdk.declarative.model.request_plug_points import AnyBackoffStrategy, AnyErrorHandler
 from cdk.rest import Action, HttpErrorHandler, Response, RetryPolicy
 from cdk.rest.errors.api_message import json_body, message_contains
 from cdk.rest.errors.http_error_handler import HandlerChain, OutcomeHandler, Rule
@@ -40,18 +40,18 @@ class HttpResponseFilter(Component):
         action: IGNORE
     """
 
-    action: ActionName | None = Field(
-        None, description="What to do with a response that matches. Without an action, the filter has no effect."
-    )
-    failure_type: FailureType | None = Field(None, description="The type of the failure, for the action FAIL.")
-    error_message: str | None = Field(
-        None, description="The error message for users; reads `response`, `headers` and `request_url`."
-    )
-    error_message_contains: str | None = Field(None, description="A string that the API's own error message contains.")
-    http_codes: set[int] | None = Field(None, description="Statuses that match.")
-    predicate: str | bool | None = Field(
-        None, description="A condition; reads `response`, `headers` and `request_url`."
-    )
+    action: ActionName | None = None
+    """What to do with a response that matches. Without an action, the filter has no effect."""
+    failure_type: FailureType | None = None
+    """The type of the failure, for the action FAIL."""
+    error_message: str | None = None
+    """The error message for users; reads `response`, `headers` and `request_url`."""
+    error_message_contains: str | None = None
+    """A string that the API's own error message contains."""
+    http_codes: list[int] | None = None
+    """Statuses that match."""
+    predicate: str | bool | None = None
+    """A condition; reads `response`, `headers` and `request_url`."""
 
     def build(self, ctx: BuildContext) -> Rule | None:
         """Build the rule; None if it can never apply."""
@@ -93,13 +93,12 @@ class DefaultErrorHandler(AnyErrorHandler):
             header: Retry-After
     """
 
-    response_filters: list[HttpResponseFilter] | None = Field(
-        None, description="Filters that define what responses mean; the first that matches a response applies."
-    )
-    max_retries: int | str | None = Field(5, description="Maximum number of retries; a number or an expression.")
-    backoff_strategies: list[AnyBackoffStrategy] | None = Field(
-        None, description="How long to wait before a retry; the first strategy that returns a wait applies."
-    )
+    response_filters: list[HttpResponseFilter] | None = None
+    """Filters that define what responses mean; the first that matches a response applies."""
+    max_retries: int | str | None = 5
+    """Maximum number of retries; a number or an expression."""
+    backoff_strategies: list[AnyBackoffStrategy] | None = None
+    """How long to wait before a retry; the first strategy that returns a wait applies."""
 
     def build(self, ctx: BuildContext) -> OutcomeHandler:
         """Build the handler. Raises ManifestError: when `max_retries` is not an integer."""
@@ -131,7 +130,8 @@ class CompositeErrorHandler(AnyErrorHandler):
                 action: IGNORE
     """
 
-    error_handlers: list[AnyErrorHandler] = Field(min_length=1, description="The handlers, in order.")
+    error_handlers: Annotated[list[AnyErrorHandler], Meta(min_length=1)]
+    """The handlers, in order."""
 
     def build(self, ctx: BuildContext) -> OutcomeHandler:
         return HandlerChain([handler.build(ctx) for handler in self.error_handlers])

@@ -4,14 +4,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field
-
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonValue
 from cdk.declarative.components.requests.request_options import AnyPageTokenOption, RequestOption, put_at
 from cdk.declarative.model.context import BuildContext, Expression
 from cdk.declarative.model.page_result import PageResult
-from cdk.declarative.model.plug_points import AnyPaginationStrategy, AnyPaginator, PageRequests, PageStrategy
+from cdk.declarative.model.request_plug_points import AnyPaginationStrategy, AnyPaginator, PageRequests, PageStrategy
 from cdk.rest import Decoder
 from cdk.rest.errors.wait_strategies import as_seconds
 from cdk.rest.http.json_path import absence
@@ -53,9 +51,12 @@ class DefaultPaginator(AnyPaginator):
         page_size_option: {type: RequestOption, inject_into: request_parameter, field_name: per_page}
     """
 
-    pagination_strategy: AnyPaginationStrategy = Field(description="Determines the next page.")
-    page_token_option: AnyPageTokenOption | None = Field(None, description="Where in requests the page token goes.")
-    page_size_option: RequestOption | None = Field(None, description="Where in requests the page size goes.")
+    pagination_strategy: AnyPaginationStrategy
+    """Determines the next page."""
+    page_token_option: AnyPageTokenOption | None = None
+    """Where in requests the page token goes."""
+    page_size_option: RequestOption | None = None
+    """Where in requests the page size goes."""
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageRequests:
         """Build the pages. Raises ManifestError: when the page size has a place in requests, but no value."""
@@ -87,9 +88,12 @@ class PageIncrement(AnyPaginationStrategy):
         inject_on_first_request: true
     """
 
-    page_size: int | str | None = Field(None, description="Number of records on a full page.")
-    start_from_page: int = Field(0, description="Number of the first page.")
-    inject_on_first_request: bool = Field(False, description="Whether the first request names its page number.")
+    page_size: int | str | None = None
+    """Number of records on a full page."""
+    start_from_page: int = 0
+    """Number of the first page."""
+    inject_on_first_request: bool = False
+    """Whether the first request names its page number."""
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
         start = self.start_from_page
@@ -112,8 +116,10 @@ class OffsetIncrement(AnyPaginationStrategy):
         page_size: 100
     """
 
-    page_size: int | str | None = Field(None, description="Number of records on a full page; may read `response`.")
-    inject_on_first_request: bool = Field(False, description="Whether the first request has offset 0.")
+    page_size: int | str | None = None
+    """Number of records on a full page; may read `response`."""
+    inject_on_first_request: bool = False
+    """Whether the first request has offset 0."""
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
         first = 0 if self.inject_on_first_request else None
@@ -185,12 +191,14 @@ class CursorPagination(AnyPaginationStrategy):
         page_size: 100
     """
 
-    cursor_value: str = Field(
-        description="The token of the next page; reads `response`, `headers`, `last_record` and `last_page_size`. An "
-        "empty value ends the pagination, and so does 0, which some APIs return on the last page."
-    )
-    page_size: int | str | None = Field(None, description="Number of records on a full page.")
-    stop_condition: str | None = Field(None, description="A condition that is true on the last page.")
+    cursor_value: str
+    """The token of the next page; reads `response`, `headers`, `last_record` and `last_page_size`. An empty value ends
+    the pagination, and so does 0, which some APIs return on the last page.
+    """
+    page_size: int | str | None = None
+    """Number of records on a full page."""
+    stop_condition: str | None = None
+    """A condition that is true on the last page."""
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
         stop = None if self.stop_condition is None else ctx.expression(self, "stop_condition")

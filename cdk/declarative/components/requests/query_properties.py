@@ -1,15 +1,16 @@
 """QueryProperties: which properties of its records a stream requests, and in how many requests."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from msgspec import Meta
 
 from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import NO_NAMES, BuildContext
-from cdk.declarative.model.plug_points import AnyRetriever, AnyTransformation, StreamParts
 from cdk.declarative.model.query_properties import Properties, by_count, by_key, by_length, joined_record
+from cdk.declarative.model.request_plug_points import AnyTransformation
+from cdk.declarative.model.stream_plug_points import AnyRetriever, StreamParts
 from cdk.rest import path
 from cdk.state.slice import Slice
 from cdk.streams.page import records_in
@@ -23,7 +24,8 @@ class GroupByKeyMergeStrategy(Component):
         key: id
     """
 
-    key: str | list[str] = Field(description="The key field, or the fields of a composite key.")
+    key: str | list[str]
+    """The key field, or the fields of a composite key."""
 
     def build(self, ctx: BuildContext) -> Callable[[JsonObject], JsonValue]:
         """Return the function that computes the key of a record; None if a part of the key is missing."""
@@ -47,11 +49,12 @@ class PropertyChunking(Component):
         record_merge_strategy: {type: GroupByKeyMergeStrategy, key: id}
     """
 
-    property_limit_type: Literal["characters", "property_count"] = Field(description="The unit of the limit.")
-    property_limit: int | None = Field(None, ge=1, description="The maximum per request; no limit by default.")
-    record_merge_strategy: GroupByKeyMergeStrategy | None = Field(
-        None, description="How records of several requests are matched; by the field `id` by default."
-    )
+    property_limit_type: Literal["characters", "property_count"]
+    """The unit of the limit."""
+    property_limit: Annotated[int | None, Meta(ge=1)] = None
+    """The maximum per request; no limit by default."""
+    record_merge_strategy: GroupByKeyMergeStrategy | None = None
+    """How records of several requests are matched; by the field `id` by default."""
 
     def build(self) -> Callable[[Sequence[str]], Iterable[list[str]]]:
         """Return the function that groups properties."""
@@ -69,10 +72,8 @@ class JsonSchemaPropertySelector(Component):
           - {type: KeysReplace, old: properties_, new: ""}
     """
 
-    transformations: list[AnyTransformation] = Field(
-        [],
-        description="Transformations of the catalog's properties before they are compared, as if they were a record.",
-    )
+    transformations: list[AnyTransformation] = []
+    """Transformations of the catalog's properties before they are compared, as if they were a record."""
 
     def build(self, ctx: BuildContext) -> Callable[[Sequence[str]], Sequence[str]]:
         """Return the function that keeps the selected properties; all of them if no catalog lists the stream."""
@@ -104,8 +105,10 @@ class PropertiesFromEndpoint(Component):
             extractor: {type: DpathExtractor, field_path: [results]}
     """
 
-    property_field_path: list[str] = Field(min_length=1, description="Path of the property's name in a record.")
-    retriever: AnyRetriever = Field(description="Reads the properties, as records.")
+    property_field_path: Annotated[list[str], Meta(min_length=1)]
+    """Path of the property's name in a record."""
+    retriever: AnyRetriever
+    """Reads the properties, as records."""
 
     def build(self, ctx: BuildContext) -> Callable[[], Sequence[str]]:
         """Return the function that loads the properties."""
@@ -132,17 +135,14 @@ class QueryProperties(Component):
           property_limit: 2
     """
 
-    property_list: list[str] | PropertiesFromEndpoint = Field(
-        description="The properties, or the request that returns them."
-    )
-    always_include_properties: list[str] | None = Field(None, description="Properties that every request includes.")
-    property_chunking: PropertyChunking | None = Field(
-        None,
-        description="How the properties are divided among several requests; one request has all of them by default.",
-    )
-    property_selector: JsonSchemaPropertySelector | None = Field(
-        None, description="Which of the properties are requested."
-    )
+    property_list: list[str] | PropertiesFromEndpoint
+    """The properties, or the request that returns them."""
+    always_include_properties: list[str] | None = None
+    """Properties that every request includes."""
+    property_chunking: PropertyChunking | None = None
+    """How the properties are divided among several requests; one request has all of them by default."""
+    property_selector: JsonSchemaPropertySelector | None = None
+    """Which of the properties are requested."""
 
     def build(self, ctx: BuildContext) -> Properties:
         """Return the properties, in groups for one request each."""

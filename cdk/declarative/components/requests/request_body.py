@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import Struct
 
 from cdk.base.values import JsonObject, JsonValue, to_json
 from cdk.declarative.model.context import BuildContext, Names
-from cdk.declarative.model.plug_points import AnyRequestBody
 from cdk.declarative.model.request_builder import RequestBuilder
+from cdk.declarative.model.request_plug_points import AnyRequestBody
 
 
 class RequestBodyPlainText(AnyRequestBody):
@@ -18,7 +18,8 @@ class RequestBodyPlainText(AnyRequestBody):
         value: '{"since": "{{ config.start_date }}"}'
     """
 
-    value: str = Field(description="The body, as a string.")
+    value: str
+    """The body, as a string."""
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
         text = ctx.expression(self, "value")
@@ -38,7 +39,8 @@ class RequestBodyUrlEncodedForm(AnyRequestBody):
           since: "{{ config.start_date }}"
     """
 
-    value: str | JsonObject = Field(description="The fields and their values, which are sent as strings.")
+    value: str | JsonObject
+    """The fields and their values, which are sent as strings."""
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
         fields = ctx.mapping(self, "value")
@@ -59,19 +61,21 @@ class RequestBodyJsonObject(AnyRequestBody):
           filter: {since: "{{ config.start_date }}"}
     """
 
-    value: str | JsonObject = Field(description="The object; strings in it may be expressions.")
+    value: str | JsonObject
+    """The object; strings in it may be expressions."""
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
         body = ctx.nested(self, "value")
         return lambda draft, names: fill_json(draft, body.value(names))
 
 
-class GraphQlQuery(BaseModel):
+class GraphQlQuery(Struct, frozen=True):
     """A GraphQL query, and the keys that are sent beside it."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
-
-    query: str = Field(description="The GraphQL query.")
+    query: str
+    """The GraphQL query."""
+    further_fields: JsonObject = {}
+    """What is sent beside it, such as `variables`."""
 
 
 class RequestBodyGraphQL(AnyRequestBody):
@@ -84,10 +88,11 @@ class RequestBodyGraphQL(AnyRequestBody):
           variables: {limit: 10}
     """
 
-    value: GraphQlQuery = Field(description="The query; other keys, such as `variables`, are sent with it.")
+    value: GraphQlQuery
+    """The query; other keys, such as `variables`, are sent with it."""
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
-        body = ctx.nested(self.model_copy(update={"value": self.value.model_dump()}), "value")
+        body = ctx.nested(self, "value", {"query": self.value.query, **self.value.further_fields})
         return lambda draft, names: fill_json(draft, body.value(names))
 
 

@@ -1,9 +1,7 @@
 """The places for a value in a request: `RequestOption` and `RequestPath`."""
 
 from collections.abc import Callable
-from typing import ClassVar, Self, TypeAlias
-
-from pydantic import Field, model_validator
+from typing import ClassVar, TypeAlias
 
 from cdk.base.values import JsonValue
 from cdk.declarative.model.component import Component
@@ -20,7 +18,7 @@ def is_empty(value: JsonValue) -> bool:
     return value in (None, "", [], {})
 
 
-class AnyPageTokenOption(Component, type=None):
+class AnyPageTokenOption(Component):
     """Puts the page token into a request."""
 
     says_size: ClassVar[bool] = False
@@ -45,17 +43,18 @@ class RequestOption(AnyPageTokenOption):
         field_name: page
     """
 
-    inject_into: RequestPart = Field(description="The part of the request.")
-    field_name: str | None = Field(None, description="Name of the parameter, header or field.")
-    field_path: list[str] | None = Field(None, description="Path in the JSON body, instead of `field_name`.")
+    inject_into: RequestPart
+    """The part of the request."""
+    field_name: str | None = None
+    """Name of the parameter, header or field."""
+    field_path: list[str] | None = None
+    """Path in the JSON body, instead of `field_name`."""
 
-    @model_validator(mode="after")
-    def _one_name(self) -> Self:
+    def __post_init__(self) -> None:
         if (self.field_name is None) == (self.field_path is None):
             raise ValueError("a RequestOption needs either field_name or field_path, and not both")
         if self.field_path is not None and self.inject_into != "body_json":
             raise ValueError("field_path is for inject_into: body_json; use field_name elsewhere")
-        return self
 
     def build(self, ctx: BuildContext) -> Put:
         part, path = self.inject_into, self.path(ctx)

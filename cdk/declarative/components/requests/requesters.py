@@ -6,29 +6,37 @@ from functools import cache, lru_cache, partial
 from typing import Annotated, cast
 from urllib.parse import urljoin
 
-from pydantic import BeforeValidator, Field
+from msgspec.structs import replace
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import JsonObject
+from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.components.requests.error_handlers import DefaultErrorHandler
 from cdk.declarative.components.requests.query_properties import PropertiesFromEndpoint, QueryProperties
 from cdk.declarative.components.requests.request_body import fill_json
+from cdk.declarative.model.component import Adapted
 from cdk.declarative.model.context import BuildContext, Names
-from cdk.declarative.model.plug_points import AnyAuthenticator, AnyErrorHandler, AnyRequestBody, AnyRequester, Requester
 from cdk.declarative.model.query_properties import NAME as PROPERTIES
 from cdk.declarative.model.query_properties import Properties
 from cdk.declarative.model.request_builder import RequestBuilder
+from cdk.declarative.model.request_plug_points import (
+    AnyAuthenticator,
+    AnyErrorHandler,
+    AnyRequestBody,
+    AnyRequester,
+    Requester,
+)
+from cdk.declarative.syntax.validation import validated
 from cdk.rest import CachedTransport, Decoder, HttpClient, RequestsTransport
 from cdk.rest.http.transport import SliceSenderTransport
 from cdk.rest.limits.budget import Budgeted
 
 
-def _with_properties(value: object) -> object:
+def _with_properties(value: JsonValue) -> object:
     """Return the parameters with each `QueryProperties` among them validated as a component."""
     if not isinstance(value, Mapping):
         return value
     return {
-        name: QueryProperties.model_validate(item)
+        name: validated(QueryProperties, item)
         if isinstance(item, Mapping) and item.get("type") == "QueryProperties"
         else item
         for name, item in value.items()
@@ -51,41 +59,42 @@ class HttpRequester(AnyRequester):
           state: active
     """
 
-    url: str | None = Field(None, description="The complete URL, or its beginning if there is a `path`.")
-    url_base: str | None = Field(
-        None, description="The beginning of the URL, which `path` continues; `url` is then ignored."
-    )
-    path: str | None = Field(None, description="The rest of the URL, after `url_base` or `url`.")
-    http_method: str = Field("GET", description="The HTTP method.")
-    authenticator: AnyAuthenticator | None = Field(None, description="Adds the credentials to requests.")
-    request_parameters: Annotated[str | dict[str, object] | None, BeforeValidator(_with_properties)] = Field(
-        None, description="Query parameters; one may be a `QueryProperties`, which is superseded by `query_properties`."
-    )
-    request_headers: str | JsonObject | None = Field(None, description="Request headers.")
-    request_body: AnyRequestBody | None = Field(None, description="The request body.")
-    request_body_data: str | JsonObject | None = Field(
-        None, description="A form, or a string that is sent verbatim. Superseded by `request_body`."
-    )
-    request_body_json: str | JsonObject | None = Field(None, description="A JSON object. Superseded by `request_body`.")
-    error_handler: AnyErrorHandler | None = Field(
-        None, description="Decides what a response means and whether the request is retried."
-    )
-    use_cache: bool | None = Field(
-        None,
-        description="Whether responses are cached for other streams that send the same request. Requests of parent "
-        "streams are cached by default.",
-    )
-    query_properties: QueryProperties | None = Field(
-        None, description="The properties to request, in several requests if needed."
-    )
-    fetch_properties_from_endpoint: PropertiesFromEndpoint | None = Field(
-        None, description="The properties to request, read with another request. Superseded by `query_properties`."
-    )
-    connect_timeout_in_seconds: float | None = Field(None, description="How long to wait for a connection, in seconds.")
-    read_timeout_in_seconds: float | None = Field(
-        None, description="How long to wait while the API sends nothing, in seconds."
-    )
-    use_tcp_keepalive: bool | None = Field(None, description="Whether idle connections are kept alive.")
+    url: str | None = None
+    """The complete URL, or its beginning if there is a `path`."""
+    url_base: str | None = None
+    """The beginning of the URL, which `path` continues; `url` is then ignored."""
+    path: str | None = None
+    """The rest of the URL, after `url_base` or `url`."""
+    http_method: str = "GET"
+    """The HTTP method."""
+    authenticator: AnyAuthenticator | None = None
+    """Adds the credentials to requests."""
+    request_parameters: Annotated[str | dict[str, object] | None, Adapted(before=_with_properties)] = None
+    """Query parameters; one may be a `QueryProperties`, which is superseded by `query_properties`."""
+    request_headers: str | JsonObject | None = None
+    """Request headers."""
+    request_body: AnyRequestBody | None = None
+    """The request body."""
+    request_body_data: str | JsonObject | None = None
+    """A form, or a string that is sent verbatim. Superseded by `request_body`."""
+    request_body_json: str | JsonObject | None = None
+    """A JSON object. Superseded by `request_body`."""
+    error_handler: AnyErrorHandler | None = None
+    """Decides what a response means and whether the request is retried."""
+    use_cache: bool | None = None
+    """Whether responses are cached for other streams that send the same request. Requests of parent streams are cached
+    by default.
+    """
+    query_properties: QueryProperties | None = None
+    """The properties to request, in several requests if needed."""
+    fetch_properties_from_endpoint: PropertiesFromEndpoint | None = None
+    """The properties to request, read with another request. Superseded by `query_properties`."""
+    connect_timeout_in_seconds: float | None = None
+    """How long to wait for a connection, in seconds."""
+    read_timeout_in_seconds: float | None = None
+    """How long to wait while the API sends nothing, in seconds."""
+    use_tcp_keepalive: bool | None = None
+    """Whether idle connections are kept alive."""
 
     def build(self, ctx: BuildContext, *, decoder: Decoder | None = None, cached: bool = False) -> Requester:
         runtime = ctx.runtime
@@ -165,7 +174,7 @@ def _properties(component: HttpRequester, ctx: BuildContext) -> tuple[Properties
         raise ManifestError(f"{where}: the properties to request are given in {len(sources)} places; keep one of them")
     if named:
         rest = {name: value for name, value in own.items() if name not in named}
-        component = component.model_copy(update={"request_parameters": rest})
+        component = replace(component, request_parameters=rest)
     return (sources[0].build(ctx) if sources else None), next(iter(named), None), component
 
 

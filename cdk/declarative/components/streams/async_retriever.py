@@ -5,7 +5,6 @@ from datetime import timedelta
 from itertools import chain
 
 from msgspec.structs import replace
-from pydantic import Field
 
 from cdk.base.errors import DecodeError, FatalError, ManifestError
 from cdk.base.logs import FirstWarning
@@ -16,20 +15,10 @@ from cdk.declarative.components.streams.partition_routers import PartitionRouter
 from cdk.declarative.components.streams.retrievers import RecordSelector
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Names
-from cdk.declarative.model.plug_points import (
-    AnyDecoder,
-    AnyExtractor,
-    AnyPaginator,
-    AnyPartitionRouter,
-    AnyRequester,
-    AnyRetriever,
-    Requester,
-    Router,
-    SliceReader,
-    StreamParts,
-)
 from cdk.declarative.model.request_builder import RequestBuilder
+from cdk.declarative.model.request_plug_points import AnyDecoder, AnyExtractor, AnyPaginator, AnyRequester, Requester
 from cdk.declarative.model.slice_names import slice_names, view
+from cdk.declarative.model.stream_plug_points import AnyPartitionRouter, AnyRetriever, Router, SliceReader, StreamParts
 from cdk.declarative.reading.page_reader import PageReader
 from cdk.rest import Decoder, JsonDocument, Response
 from cdk.rest.async_jobs import Job, JobBudget, JobReader, Status, response_values
@@ -50,13 +39,16 @@ class AsyncJobStatusMap(Component):
         skipped: [empty]
     """
 
-    running: list[str] = Field(description="Statuses of a job that is still running.")
-    completed: list[str] = Field(description="Statuses of a job whose result can be downloaded.")
-    failed: list[str] = Field(description="Statuses of a failed job, which is created again.")
-    timeout: list[str] = Field(
-        description="Statuses of a job that the API gave up on; it is aborted and created again."
-    )
-    skipped: list[str] = Field([], description="Statuses of a job with nothing to download, which is not a failure.")
+    running: list[str]
+    """Statuses of a job that is still running."""
+    completed: list[str]
+    """Statuses of a job whose result can be downloaded."""
+    failed: list[str]
+    """Statuses of a failed job, which is created again."""
+    timeout: list[str]
+    """Statuses of a job that the API gave up on; it is aborted and created again."""
+    skipped: list[str] = []
+    """Statuses of a job with nothing to download, which is not a failure."""
 
     def build(self, ctx: BuildContext) -> Mapping[str, Status]:
         """Return the meaning of each status. Raises ManifestError: when a status is in two lists."""
@@ -102,46 +94,41 @@ class AsyncRetriever(AnyRetriever):
     # The number of running jobs is known in one process only: see JobBudget.
     in_one_task = True
 
-    record_selector: RecordSelector = Field(
-        description="Filters and casts the records. Its extractor is not used: see `download_extractor`."
-    )
-    status_mapping: AsyncJobStatusMap = Field(description="What the API's job statuses mean.")
-    status_extractor: AnyExtractor = Field(
-        description="Extracts the job status from the response to `polling_requester`."
-    )
-    creation_requester: AnyRequester = Field(
-        description="Creates a job. Only what this requester itself declares is sent, no request options of routers "
-        "and of the cursor."
-    )
-    polling_requester: AnyRequester = Field(description="Requests the status of the job, every 5 seconds.")
-    download_requester: AnyRequester = Field(description="Downloads a target.")
-    download_target_extractor: AnyExtractor | None = Field(
-        None,
-        description="Extracts the targets, which are strings, from the last response; without it, the only target is "
-        "an empty string.",
-    )
-    download_target_requester: AnyRequester | None = Field(
-        None, description="Requests the targets, if the response to `polling_requester` does not contain them."
-    )
-    download_extractor: AnyExtractor | None = Field(
-        None, description="Extracts the records from the download; by default the complete download is the records."
-    )
-    download_paginator: AnyPaginator | None = Field(None, description="How further pages of a target are requested.")
-    abort_requester: AnyRequester | None = Field(None, description="Aborts a job that runs too long.")
-    delete_requester: AnyRequester | None = Field(
-        None,
-        description="Deletes a job that was downloaded; a read that is interrupted during the download then creates "
-        "a new job.",
-    )
-    polling_job_timeout: int | str | None = Field(
-        None, description="How long a job may run, in minutes; 60 by default."
-    )
-    failed_retry_wait_time_in_seconds: int | str | None = Field(
-        None, description="The wait before a failed job is created again, in seconds; none by default."
-    )
+    record_selector: RecordSelector
+    """Filters and casts the records. Its extractor is not used: see `download_extractor`."""
+    status_mapping: AsyncJobStatusMap
+    """What the API's job statuses mean."""
+    status_extractor: AnyExtractor
+    """Extracts the job status from the response to `polling_requester`."""
+    creation_requester: AnyRequester
+    """Creates a job. Only what this requester itself declares is sent, no request options of routers and of the cursor.
+    """
+    polling_requester: AnyRequester
+    """Requests the status of the job, every 5 seconds."""
+    download_requester: AnyRequester
+    """Downloads a target."""
+    download_target_extractor: AnyExtractor | None = None
+    """Extracts the targets, which are strings, from the last response; without it, the only target is an empty string.
+    """
+    download_target_requester: AnyRequester | None = None
+    """Requests the targets, if the response to `polling_requester` does not contain them."""
+    download_extractor: AnyExtractor | None = None
+    """Extracts the records from the download; by default the complete download is the records."""
+    download_paginator: AnyPaginator | None = None
+    """How further pages of a target are requested."""
+    abort_requester: AnyRequester | None = None
+    """Aborts a job that runs too long."""
+    delete_requester: AnyRequester | None = None
+    """Deletes a job that was downloaded; a read that is interrupted during the download then creates a new job."""
+    polling_job_timeout: int | str | None = None
+    """How long a job may run, in minutes; 60 by default."""
+    failed_retry_wait_time_in_seconds: int | str | None = None
+    """The wait before a failed job is created again, in seconds; none by default."""
     partition_router: PartitionRouters = None
-    decoder: AnyDecoder | None = Field(None, description="Decodes the responses about the job; JSON by default.")
-    download_decoder: AnyDecoder | None = Field(None, description="Decodes the download; JSON by default.")
+    decoder: AnyDecoder | None = None
+    """Decodes the responses about the job; JSON by default."""
+    download_decoder: AnyDecoder | None = None
+    """Decodes the download; JSON by default."""
 
     @property
     def routers(self) -> Sequence[AnyPartitionRouter]:

@@ -5,17 +5,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, ValidationError
+from msgspec import Meta
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import PYTHON_TYPES, JsonObject, JsonValue
 from cdk.declarative.model.component import ONE_OR_MANY, Component
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.declared_stream import DeclaredStream
-from cdk.declarative.model.plug_points import AnyComponentsResolver, AnyRetriever, AnyStreams, StreamParts
+from cdk.declarative.model.stream_plug_points import AnyComponentsResolver, AnyRetriever, AnyStreams, StreamParts
 from cdk.declarative.syntax.parameters import propagate
 from cdk.declarative.syntax.stream_templates import Setting, filled
-from cdk.declarative.syntax.validation_errors import explained
+from cdk.declarative.syntax.validation import validated
 from cdk.rest import path
 from cdk.state.slice import WHOLE, Slice
 from cdk.streams.checkpoint.parent_state import without_states
@@ -31,13 +31,16 @@ class ComponentMappingDefinition(Component):
         value: "{{ components_values['name'] }}"
     """
 
-    field_path: list[str] = Field(min_length=1, description="Path in the template; `*` stands for any key or index.")
-    value: str = Field(description="The value; reads `components_values` and `stream_template_config`.")
-    value_type: Literal["string", "number", "integer", "boolean"] | None = Field(
-        None, description="The only type of literal that rendered text may become."
-    )
-    create_or_update: bool = Field(False, description="Whether a path that the template lacks is created.")
-    condition: str | None = Field(None, description="Whether to set the value.")
+    field_path: Annotated[list[str], Meta(min_length=1)]
+    """Path in the template; `*` stands for any key or index."""
+    value: str
+    """The value; reads `components_values` and `stream_template_config`."""
+    value_type: Literal["string", "number", "integer", "boolean"] | None = None
+    """The only type of literal that rendered text may become."""
+    create_or_update: bool = False
+    """Whether a path that the template lacks is created."""
+    condition: str | None = None
+    """Whether to set the value."""
 
     def build(self, ctx: BuildContext, *, as_yaml: bool) -> Setting:
         """Return the setting. as_yaml: whether a rendered string is parsed as YAML."""
@@ -51,10 +54,11 @@ class ComponentMappingDefinition(Component):
         )
 
 
-class _Resolver(AnyComponentsResolver, type=None):
-    components_mapping: list[ComponentMappingDefinition] = Field(
-        description="The values to set in each copy of the template."
-    )
+class _Resolver(AnyComponentsResolver):
+    type_name = None
+
+    components_mapping: list[ComponentMappingDefinition]
+    """The values to set in each copy of the template."""
     _as_yaml: ClassVar[bool] = True
     """Whether a rendered string is parsed as YAML."""
 
@@ -86,7 +90,8 @@ class HttpComponentsResolver(_Resolver):
           - {type: ComponentMappingDefinition, field_path: [name], value: "{{ components_values['name'] }}"}
     """
 
-    retriever: AnyRetriever = Field(description="Reads the records, each of which makes a stream.")
+    retriever: AnyRetriever
+    """Reads the records, each of which makes a stream."""
     _as_yaml = False
 
     def _scopes(self, ctx: BuildContext) -> Callable[[], Iterator[Names]]:
@@ -110,8 +115,10 @@ class StreamConfig(Component):
         default_values: [{name: main}]
     """
 
-    configs_pointer: list[str] = Field(description="Path of the list in the config.")
-    default_values: list[JsonValue] | None = Field(None, description="Items in addition to those of the config.")
+    configs_pointer: list[str]
+    """Path of the list in the config."""
+    default_values: list[JsonValue] | None = None
+    """Items in addition to those of the config."""
 
     def items(self, ctx: BuildContext) -> list[JsonValue]:
         value = path(*ctx.strings(self, "configs_pointer"))(ctx.config)
@@ -129,7 +136,8 @@ class ConfigComponentsResolver(_Resolver):
           - {type: ComponentMappingDefinition, field_path: [name], value: "{{ components_values['name'] }}"}
     """
 
-    stream_config: Annotated[list[StreamConfig], ONE_OR_MANY] = Field(description="The list, or several lists.")
+    stream_config: Annotated[list[StreamConfig], ONE_OR_MANY]
+    """The list, or several lists."""
 
     def _scopes(self, ctx: BuildContext) -> Callable[[], Iterator[Names]]:
         def scopes() -> Iterator[Names]:
@@ -161,9 +169,8 @@ class StreamParametersDefinition(Component):
         list_of_parameters_for_stream: [{name: users}, {name: teams}]
     """
 
-    list_of_parameters_for_stream: list[JsonObject] = Field(
-        description="The parameters of each stream, one object per stream."
-    )
+    list_of_parameters_for_stream: list[JsonObject]
+    """The parameters of each stream, one object per stream."""
 
 
 class ParametrizedComponentsResolver(_Resolver):
@@ -178,7 +185,8 @@ class ParametrizedComponentsResolver(_Resolver):
           - {type: ComponentMappingDefinition, field_path: [name], value: "{{ components_values['name'] }}"}
     """
 
-    stream_parameters: StreamParametersDefinition = Field(description="The parameters of the streams.")
+    stream_parameters: StreamParametersDefinition
+    """The parameters of the streams."""
 
     def _scopes(self, ctx: BuildContext) -> Callable[[], Iterator[Names]]:
         return lambda: (
@@ -186,7 +194,7 @@ class ParametrizedComponentsResolver(_Resolver):
         )
 
 
-class DynamicDeclarativeStream(Component):
+class DynamicDeclarativeStream(Component, kw_only=True):
     """Makes streams from a template.
 
     Example:
@@ -208,14 +216,14 @@ class DynamicDeclarativeStream(Component):
             - {type: ComponentMappingDefinition, field_path: [name], value: "{{ components_values['name'] }}"}
     """
 
-    name: str = Field("", description="Name of the template, which the check refers to.")
-    stream_template: JsonObject = Field(description="The stream that is copied.")
-    components_resolver: AnyComponentsResolver = Field(
-        description="Determines which streams are made from the template."
-    )
-    use_parent_parameters: bool = Field(
-        True, description="Whether inherited parameters take precedence over those of the template."
-    )
+    name: str = ""
+    """Name of the template, which the check refers to."""
+    stream_template: JsonObject
+    """The stream that is copied."""
+    components_resolver: AnyComponentsResolver
+    """Determines which streams are made from the template."""
+    use_parent_parameters: bool = True
+    """Whether inherited parameters take precedence over those of the template."""
 
     def streams(self, ctx: BuildContext) -> Iterator[DeclaredStream]:
         """Yield the streams for the config. Raises ManifestError: when a copy of the template is not a valid stream."""
@@ -235,10 +243,9 @@ def streams_of_copy(document: Mapping[str, JsonValue], ctx: BuildContext, templa
     if kind is None:
         raise ManifestError(f"the streams of {template!r}: there is no component {document['type']!r}")
     try:
-        stream = kind.model_validate(document)
-    except ValidationError as error:
-        problems = "\n".join(map(str, explained(document, kind, error)))
-        raise ManifestError(f"the streams of {template!r}: {problems}") from None
+        stream = validated(kind, document)
+    except ManifestError as error:
+        raise ManifestError(f"the streams of {template!r}: {error}") from None
     if not isinstance(stream, AnyStreams):
         raise ManifestError(f"the streams of {template!r}: found a {document['type']}, expected a stream")
     yield from stream.streams(ctx)

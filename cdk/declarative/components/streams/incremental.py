@@ -5,16 +5,14 @@ from datetime import datetime as datetime_type
 from datetime import timedelta
 from typing import Literal
 
-from pydantic import Field
-
 from cdk.base.errors import ManifestError
 from cdk.base.times.clock import assume_utc, parse_timestamp
 from cdk.base.values import JsonObject
 from cdk.declarative.components.requests.request_options import RequestOption, put_at
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import AnyIncrementalSync, Incremental
 from cdk.declarative.model.request_builder import RequestBuilder
+from cdk.declarative.model.stream_plug_points import AnyIncrementalSync, Incremental
 from cdk.state.slice import Slice
 from cdk.streams.count_cursor import CountCursor
 from cdk.streams.datetime_cursor import Clamping, DatetimeCursor
@@ -33,10 +31,14 @@ class MinMaxDatetime(Component):
         max_datetime: "{{ now_utc() }}"
     """
 
-    datetime: str = Field(description="The timestamp.")
-    datetime_format: str = Field("", description="Format of the timestamp; the cursor's format by default.")
-    min_datetime: str | None = Field(None, description="The earliest possible result.")
-    max_datetime: str | None = Field(None, description="The latest possible result.")
+    datetime: str
+    """The timestamp."""
+    datetime_format: str = ""
+    """Format of the timestamp; the cursor's format by default."""
+    min_datetime: str | None = None
+    """The earliest possible result."""
+    max_datetime: str | None = None
+    """The latest possible result."""
 
     def timestamp(self, ctx: BuildContext, formats: list[str]) -> datetime_type:
         """Return the timestamp. formats: the default formats. Raises ManifestError: when it cannot be parsed."""
@@ -64,37 +66,44 @@ class DatetimeBasedCursor(AnyIncrementalSync):
         end_time_option: {type: RequestOption, inject_into: request_parameter, field_name: until}
     """
 
-    cursor_field: str = Field(description="The field of records that has the cursor value.")
-    datetime_format: str = Field(description="Format of timestamps in requests and in states.")
-    start_datetime: str | MinMaxDatetime = Field(description="Where the first read starts.")
-    end_datetime: str | MinMaxDatetime | None = Field(None, description="Where reads end; now by default.")
-    step: str | None = Field(None, description="Length of a window, ISO 8601; one window for everything by default.")
-    cursor_granularity: str | None = Field(
-        None, description="The smallest difference between two timestamps of the API, ISO 8601."
-    )
-    cursor_datetime_formats: list[str] = Field(
-        [],
-        description="Formats of timestamps in records, tried in order. In states and windows, `datetime_format` is "
-        "tried first.",
-    )
-    lookback_window: str | None = Field(None, description="How far before its state a read starts again, ISO 8601.")
-    start_time_option: RequestOption | None = Field(None, description="Where in requests the start of a window goes.")
-    end_time_option: RequestOption | None = Field(None, description="Where in requests the end of a window goes.")
-    partition_field_start: str | None = Field(None, description="Name of the start of a window in expressions.")
-    partition_field_end: str | None = Field(None, description="Name of the end of a window in expressions.")
-    is_data_feed: bool = Field(
-        False,
-        description="The API returns the newest records first: stop at the first record that is too old. With "
-        "numbered pages or offsets, an interrupted read starts again, because new records have shifted "
-        "the pages.",
-    )
-    is_client_side_incremental: bool = Field(
-        False, description="The API does not filter: drop records that are too old."
-    )
-    is_compare_strictly: bool = Field(False, description="Omit a window that would start where it ends.")
-    global_substream_cursor: bool = Field(False, description="All partitions share one cursor.")
-    allow_catalog_defined_cursor_field: bool = Field(False, description="The catalog may choose the cursor field.")
-    clamping: JsonObject | None = Field(None, description="Align windows to whole days, weeks or months.")
+    cursor_field: str
+    """The field of records that has the cursor value."""
+    datetime_format: str
+    """Format of timestamps in requests and in states."""
+    start_datetime: str | MinMaxDatetime
+    """Where the first read starts."""
+    end_datetime: str | MinMaxDatetime | None = None
+    """Where reads end; now by default."""
+    step: str | None = None
+    """Length of a window, ISO 8601; one window for everything by default."""
+    cursor_granularity: str | None = None
+    """The smallest difference between two timestamps of the API, ISO 8601."""
+    cursor_datetime_formats: list[str] = []
+    """Formats of timestamps in records, tried in order. In states and windows, `datetime_format` is tried first."""
+    lookback_window: str | None = None
+    """How far before its state a read starts again, ISO 8601."""
+    start_time_option: RequestOption | None = None
+    """Where in requests the start of a window goes."""
+    end_time_option: RequestOption | None = None
+    """Where in requests the end of a window goes."""
+    partition_field_start: str | None = None
+    """Name of the start of a window in expressions."""
+    partition_field_end: str | None = None
+    """Name of the end of a window in expressions."""
+    is_data_feed: bool = False
+    """The API returns the newest records first: stop at the first record that is too old. With numbered pages or
+    offsets, an interrupted read starts again, because new records have shifted the pages.
+    """
+    is_client_side_incremental: bool = False
+    """The API does not filter: drop records that are too old."""
+    is_compare_strictly: bool = False
+    """Omit a window that would start where it ends."""
+    global_substream_cursor: bool = False
+    """All partitions share one cursor."""
+    allow_catalog_defined_cursor_field: bool = False
+    """The catalog may choose the cursor field."""
+    clamping: JsonObject | None = None
+    """Align windows to whole days, weeks or months."""
 
     def build(self, ctx: BuildContext) -> Incremental:
         pattern = ctx.expression(self, "datetime_format").text()
@@ -170,10 +179,14 @@ class IncrementingCountCursor(AnyIncrementalSync):
         start_value_option: {type: RequestOption, inject_into: request_parameter, field_name: since_id}
     """
 
-    cursor_field: str = Field(description="The field of records that has the cursor value.")
-    start_value: int | str | None = Field(None, description="Where the first read starts; 0 by default.")
-    start_value_option: RequestOption | None = Field(None, description="Where in requests the start value goes.")
-    allow_catalog_defined_cursor_field: bool = Field(False, description="The catalog may choose the cursor field.")
+    cursor_field: str
+    """The field of records that has the cursor value."""
+    start_value: int | str | None = None
+    """Where the first read starts; 0 by default."""
+    start_value_option: RequestOption | None = None
+    """Where in requests the start value goes."""
+    allow_catalog_defined_cursor_field: bool = False
+    """The catalog may choose the cursor field."""
 
     def build(self, ctx: BuildContext) -> Incremental:
         """Build the cursor. Raises ManifestError: when `start_value` is not an integer."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, TypeAlias
 
-from pydantic import Field
+from msgspec import Meta
 
 from cdk.base.errors import ManifestError
 from cdk.base.logs import FirstWarning, warn
@@ -12,9 +12,9 @@ from cdk.base.values import JsonObject, JsonValue, Record, canonical, json_kind
 from cdk.declarative.components.requests.request_options import Put, RequestOption, is_empty, put_at
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Expression
-from cdk.declarative.model.plug_points import AnyPartitionRouter, AnyStream, Router
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import FIRST_PAGE, PARENT_SLICE
+from cdk.declarative.model.stream_plug_points import AnyPartitionRouter, AnyStream, Router
 from cdk.declarative.reading.parents_in_turn import PartitionOrigin, PartitionsInTurn
 from cdk.declarative.reading.partition_groups import PartitionGroups
 from cdk.rest import Extract, path
@@ -35,9 +35,12 @@ class ListPartitionRouter(AnyPartitionRouter):
         request_option: {type: RequestOption, inject_into: request_parameter, field_name: region}
     """
 
-    cursor_field: str = Field(description="Name of the partition's field that has the value.")
-    values: str | list[JsonValue] = Field(description="The values, or an expression that returns a list of them.")
-    request_option: RequestOption | None = Field(None, description="Where in requests the value goes.")
+    cursor_field: str
+    """Name of the partition's field that has the value."""
+    values: str | list[JsonValue]
+    """The values, or an expression that returns a list of them."""
+    request_option: RequestOption | None = None
+    """Where in requests the value goes."""
 
     def build(self, ctx: BuildContext) -> Router:
         """Build the router. Its partitions raise ManifestError: when the values are not a list."""
@@ -96,23 +99,22 @@ class ParentStreamConfig(Component):
         partition_field: project_id
     """
 
-    stream: AnyStream = Field(description="The parent stream.")
-    parent_key: str = Field(
-        description="The field of the parent's record that identifies it; a path has slashes between its names."
-    )
-    partition_field: str = Field(description="Name of the partition's field that has the value of `parent_key`.")
-    request_option: RequestOption | None = Field(None, description="Where in requests the value goes.")
-    incremental_dependency: bool = Field(
-        False, description="Whether only parent records that changed since the last read make partitions."
-    )
-    lazy_read_pointer: list[str] = Field(
-        [],
-        description="Path in the parent's record of the first page of its children, which is requested if the path "
-        "is missing. An empty list means that there are no children.",
-    )
-    extra_fields: list[list[str]] | None = Field(
-        None, description="Paths of fields of the parent's record that expressions can read."
-    )
+    stream: AnyStream
+    """The parent stream."""
+    parent_key: str
+    """The field of the parent's record that identifies it; a path has slashes between its names."""
+    partition_field: str
+    """Name of the partition's field that has the value of `parent_key`."""
+    request_option: RequestOption | None = None
+    """Where in requests the value goes."""
+    incremental_dependency: bool = False
+    """Whether only parent records that changed since the last read make partitions."""
+    lazy_read_pointer: list[str] = []
+    """Path in the parent's record of the first page of its children, which is requested if the path is missing. An
+    empty list means that there are no children.
+    """
+    extra_fields: list[list[str]] | None = None
+    """Paths of fields of the parent's record that expressions can read."""
 
 
 class SubstreamPartitionRouter(AnyPartitionRouter):
@@ -127,9 +129,8 @@ class SubstreamPartitionRouter(AnyPartitionRouter):
             partition_field: project_id
     """
 
-    parent_stream_configs: list[ParentStreamConfig] = Field(
-        min_length=1, description="The parent streams, which are read one after the other."
-    )
+    parent_stream_configs: Annotated[list[ParentStreamConfig], Meta(min_length=1)]
+    """The parent streams, which are read one after the other."""
 
     @property
     def brings_first_page(self) -> bool:
@@ -218,9 +219,12 @@ class GroupingPartitionRouter(AnyPartitionRouter):
           values: ["1", "2", "3"]
     """
 
-    group_size: int = Field(ge=1, description="Number of partitions in a group.")
-    underlying_partition_router: AnyPartitionRouter = Field(description="The router whose partitions are grouped.")
-    deduplicate: bool = Field(True, description="Whether duplicate values are omitted.")
+    group_size: Annotated[int, Meta(ge=1)]
+    """Number of partitions in a group."""
+    underlying_partition_router: AnyPartitionRouter
+    """The router whose partitions are grouped."""
+    deduplicate: bool = True
+    """Whether duplicate values are omitted."""
 
     def build(self, ctx: BuildContext) -> Router:
         inner = self.underlying_partition_router
@@ -256,8 +260,10 @@ class UnionPartitionRouter(AnyPartitionRouter):
           - {type: ListPartitionRouter, cursor_field: other_id, values: ["1", "2"]}
     """
 
-    partition_field: str = Field(description="Name of the partition's field that has the value.")
-    partition_routers: list[AnyPartitionRouter] = Field(min_length=2, description="The routers, in order.")
+    partition_field: str
+    """Name of the partition's field that has the value."""
+    partition_routers: Annotated[list[AnyPartitionRouter], Meta(min_length=2)]
+    """The routers, in order."""
 
     def build(self, ctx: BuildContext) -> Router:
         name = ctx.expression(self, "partition_field").text()
@@ -310,7 +316,7 @@ class Product(Router):
 
 PartitionRouters: TypeAlias = Annotated[
     AnyPartitionRouter | list[AnyPartitionRouter] | None,
-    Field(description="The partitions, each of which is read separately; a list of routers means every combination."),
+    Meta(description="The partitions, each of which is read separately; a list of routers means every combination."),
 ]
 """The routers of a retriever: none, one, or a list, of which even one is a product: its parents are not followed."""
 

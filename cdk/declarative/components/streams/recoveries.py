@@ -1,14 +1,15 @@
 """What a retriever does when an API refuses its pages: start again, or request smaller pages or smaller windows."""
 
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from msgspec import Meta
 
 from cdk.base.errors import ManifestError
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import Incremental, PageRequests
+from cdk.declarative.model.request_plug_points import PageRequests
+from cdk.declarative.model.stream_plug_points import Incremental
 from cdk.declarative.reading.page_size_reduction import Reduction
 from cdk.declarative.reading.recovering_reader import Reset, Split
 
@@ -21,9 +22,8 @@ class PaginationResetLimits(Component):
         number_of_records: 10000
     """
 
-    number_of_records: int | None = Field(
-        None, ge=1, description="Number of records of a slice after which pagination starts again."
-    )
+    number_of_records: Annotated[int | None, Meta(ge=1)] = None
+    """Number of records of a slice after which pagination starts again."""
 
 
 class PaginationReset(Component):
@@ -38,15 +38,10 @@ class PaginationReset(Component):
         limits: {type: PaginationResetLimits, number_of_records: 10000}
     """
 
-    action: Literal["SPLIT_USING_CURSOR", "RESET"] = Field(
-        description="Where reading continues: at the greatest cursor value that was read, or at the first page of "
-        "the slice."
-    )
-    limits: PaginationResetLimits | None = Field(
-        None,
-        description="The number of records after which pagination starts again; by default only a response starts it "
-        "again.",
-    )
+    action: Literal["SPLIT_USING_CURSOR", "RESET"]
+    """Where reading continues: at the greatest cursor value that was read, or at the first page of the slice."""
+    limits: PaginationResetLimits | None = None
+    """The number of records after which pagination starts again; by default only a response starts it again."""
 
     def reset(self, ctx: BuildContext, incremental: Incremental | None) -> Reset:
         """Return when pagination starts again. Raises ManifestError: when there is no cursor to continue from."""
@@ -65,25 +60,20 @@ class PageSizeReduction(Component):
         minimum_page_size: 10
     """
 
-    reduction_factor: float = Field(2, gt=1, description="The page size is divided by this factor.")
-    minimum_page_size: int = Field(1, ge=1, description="The smallest page size to request.")
-    max_attempts: int = Field(
-        5, ge=1, description="Maximum number of consecutive reductions without a successful page."
-    )
-    backoff_seconds: float = Field(
-        0.5,
-        ge=0,
-        description="Wait before the page is requested again, in seconds, times the number of consecutive reductions.",
-    )
-    retries_at_minimum_page_size: int = Field(
-        0, ge=0, description="How many more times a page of the smallest size is requested."
-    )
-    failure_message: str | None = Field(
-        None, description="Advice for the user that is added to the error if no page size succeeds."
-    )
-    reset_policy: Literal["NEVER", "AFTER_SUCCESSFUL_PAGE"] = Field(
-        "NEVER", description="Whether the page after a successful one has the original size again."
-    )
+    reduction_factor: Annotated[float, Meta(gt=1)] = 2
+    """The page size is divided by this factor."""
+    minimum_page_size: Annotated[int, Meta(ge=1)] = 1
+    """The smallest page size to request."""
+    max_attempts: Annotated[int, Meta(ge=1)] = 5
+    """Maximum number of consecutive reductions without a successful page."""
+    backoff_seconds: Annotated[float, Meta(ge=0)] = 0.5
+    """Wait before the page is requested again, in seconds, times the number of consecutive reductions."""
+    retries_at_minimum_page_size: Annotated[int, Meta(ge=0)] = 0
+    """How many more times a page of the smallest size is requested."""
+    failure_message: str | None = None
+    """Advice for the user that is added to the error if no page size succeeds."""
+    reset_policy: Literal["NEVER", "AFTER_SUCCESSFUL_PAGE"] = "NEVER"
+    """Whether the page after a successful one has the original size again."""
 
     def reduction(self, ctx: BuildContext, pages: PageRequests) -> Reduction:
         """Return how pages shrink. Raises ManifestError: when there is no page size, or it cannot become smaller."""
@@ -114,14 +104,10 @@ class RequestWindowSplitting(Component):
         min_split_window: P1D
     """
 
-    failure_message: str | None = Field(
-        None, description="Advice for the user that is added to the error if a window cannot be split further."
-    )
-    min_split_window: str | None = Field(
-        None,
-        description="A window of this length or less is not split, ISO 8601; at least `cursor_granularity`, which is "
-        "the default.",
-    )
+    failure_message: str | None = None
+    """Advice for the user that is added to the error if a window cannot be split further."""
+    min_split_window: str | None = None
+    """A window of this length or less is not split, ISO 8601; at least `cursor_granularity`, which is the default."""
 
     def split(self, ctx: BuildContext, incremental: Incremental | None) -> Split:
         """Return how windows are split. Raises ManifestError: when there is no cursor with a granularity."""

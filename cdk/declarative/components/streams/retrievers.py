@@ -4,33 +4,34 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Literal
 
-from pydantic import Field
-from pydantic.main import IncEx
+from msgspec import to_builtins
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import JsonObject, JsonValue, canonical
+from cdk.base.values import JsonObject, JsonValue, as_object, canonical
 from cdk.declarative.components.requests.pagination import NoPagination
 from cdk.declarative.components.streams.partition_routers import PartitionRouters, listed_routers, router_of
 from cdk.declarative.components.streams.recoveries import PageSizeReduction, PaginationReset, RequestWindowSplitting
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Names
-from cdk.declarative.model.plug_points import (
+from cdk.declarative.model.query_properties import Properties
+from cdk.declarative.model.request_plug_points import (
     AnyDecoder,
     AnyExtractor,
     AnyPaginator,
-    AnyPartitionRouter,
     AnyRecordFilter,
     AnyRequester,
-    AnyRetriever,
     AnySchemaNormalization,
-    Incremental,
     PageRequests,
     Select,
-    SliceReader,
-    StreamParts,
     Transform,
 )
-from cdk.declarative.model.query_properties import Properties
+from cdk.declarative.model.stream_plug_points import (
+    AnyPartitionRouter,
+    AnyRetriever,
+    Incremental,
+    SliceReader,
+    StreamParts,
+)
 from cdk.declarative.reading.page_reader import PageReader
 from cdk.declarative.reading.page_size_reduction import Reduction
 from cdk.declarative.reading.recovering_reader import RecoveringReader, Reset
@@ -46,12 +47,6 @@ _NOT_IN_REQUEST = (
     "read_timeout_in_seconds",
 )
 """Fields of a requester that change how a request is sent, but not its content."""
-_NOT_REQUESTED: Mapping[str, IncEx | bool] = {
-    "requester": set(_NOT_IN_REQUEST),
-    # Saved tokens that count pages include the page size.
-    "paginator": {"pagination_strategy": {"page_size": True}},
-}
-"""Fields of a retriever that do not affect which pages there are."""
 
 _BATCH = 100
 """Records that go through all steps together: a whole page would leave the processor's cache between two steps."""
@@ -66,16 +61,16 @@ class RecordSelector(Component):
         record_filter: {type: RecordFilter, condition: "{{ record.active }}"}
     """
 
-    extractor: AnyExtractor = Field(description="Extracts the records from a response.")
-    record_filter: AnyRecordFilter | None = Field(None, description="Decides which records are emitted.")
-    schema_normalization: Literal["Default", "None"] | AnySchemaNormalization | None = Field(
-        None, description="`Default` casts values to the types of the schema."
-    )
-    transform_before_filtering: bool | None = Field(
-        None,
-        description="Whether records are transformed before they are filtered. False by default, except if the "
-        "cursor filters the records (`is_client_side_incremental`).",
-    )
+    extractor: AnyExtractor
+    """Extracts the records from a response."""
+    record_filter: AnyRecordFilter | None = None
+    """Decides which records are emitted."""
+    schema_normalization: Literal["Default", "None"] | AnySchemaNormalization | None = None
+    """`Default` casts values to the types of the schema."""
+    transform_before_filtering: bool | None = None
+    """Whether records are transformed before they are filtered. False by default, except if the cursor filters the
+    records (`is_client_side_incremental`).
+    """
 
     def select(self, ctx: BuildContext, parts: StreamParts, *, feed: bool = False) -> Select | None:
         """Return the function from extracted records to those of the stream; None if they are the same.
@@ -149,27 +144,26 @@ class SimpleRetriever(AnyRetriever):
           extractor: {type: DpathExtractor, field_path: []}
     """
 
-    requester: AnyRequester = Field(description="The request for the records.")
-    record_selector: RecordSelector = Field(description="Turns a response into records.")
-    paginator: AnyPaginator | None = Field(None, description="How pages are determined and requested.")
-    decoder: AnyDecoder | None = Field(None, description="Decodes response bodies; JSON by default.")
+    requester: AnyRequester
+    """The request for the records."""
+    record_selector: RecordSelector
+    """Turns a response into records."""
+    paginator: AnyPaginator | None = None
+    """How pages are determined and requested."""
+    decoder: AnyDecoder | None = None
+    """Decodes response bodies; JSON by default."""
     partition_router: PartitionRouters = None
-    ignore_stream_slicer_parameters_on_paginated_requests: bool = Field(
-        False,
-        description="Whether only the request for the first page has request options of the partition and the cursor.",
-    )
+    ignore_stream_slicer_parameters_on_paginated_requests: bool = False
+    """Whether only the request for the first page has request options of the partition and the cursor."""
 
-    pagination_reset: PaginationReset | None = Field(
-        None,
-        description="When and how pagination starts again; by default after a response with the action "
-        "`RESET_PAGINATION`, at the first page of the slice.",
-    )
-    page_size_reduction: PageSizeReduction | None = Field(
-        None, description="How smaller pages are requested when the API refuses a page."
-    )
-    request_window_splitting: RequestWindowSplitting | None = Field(
-        None, description="How windows of the cursor are split when the API refuses one."
-    )
+    pagination_reset: PaginationReset | None = None
+    """When and how pagination starts again; by default after a response with the action `RESET_PAGINATION`, at the
+    first page of the slice.
+    """
+    page_size_reduction: PageSizeReduction | None = None
+    """How smaller pages are requested when the API refuses a page."""
+    request_window_splitting: RequestWindowSplitting | None = None
+    """How windows of the cursor are split when the API refuses one."""
 
     @property
     def routers(self) -> Sequence[AnyPartitionRouter]:
@@ -209,8 +203,13 @@ class SimpleRetriever(AnyRetriever):
         )
 
     def requested(self, config: Mapping[str, JsonValue]) -> JsonValue:
-        parts = {"requester", "paginator"}
-        request = self.model_dump(mode="json", include=parts, exclude=_NOT_REQUESTED, exclude_none=True)
+        requester, paginator = (as_object(to_builtins(part, enc_hook=str)) for part in (self.requester, self.paginator))
+        strategy = as_object(paginator.get("pagination_strategy"))
+        request = [
+            {name: value for name, value in requester.items() if name not in _NOT_IN_REQUEST},
+            # Saved tokens that count pages include the page size.
+            {**paginator, "pagination_strategy": {**strategy, "page_size": None}},
+        ]
         text = canonical(request)
         # Only the config values that expressions name: the others do not affect the requests.
         return [request, {name: value for name, value in config.items() if name in text}]

@@ -1,9 +1,9 @@
 """DeclarativeSource: the root of a manifest; with its spec, its check and its concurrency."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Self
+from typing import Annotated
 
-from pydantic import Field, field_validator, model_validator
+from msgspec import Meta
 
 from cdk.base.errors import CdkError, ConfigError, ManifestError
 from cdk.base.logs import warn
@@ -12,16 +12,27 @@ from cdk.base.wording import did_you_mean
 from cdk.declarative.components.records.config_normalization import ConfigNormalizationRules
 from cdk.declarative.components.requests.api_budget import HTTPAPIBudget
 from cdk.declarative.components.streams.dynamic_streams import DynamicDeclarativeStream
-from cdk.declarative.model.component import Component
+from cdk.declarative.model.component import Adapted, Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.declared_stream import DeclaredStream
-from cdk.declarative.model.plug_points import AnyCheck, AnyStreams
+from cdk.declarative.model.stream_plug_points import AnyCheck, AnyStreams
 from cdk.rest.async_jobs import JobBudget
 from cdk.state.stream_state import StreamState
 from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import Stream
 
 _CHOSEN = "__airbyte_check_stream_names"
+_OAUTH_INPUT = "oauth_connector_input_specification"
+
+
+def _join_scopes(auth: JsonObject | None) -> JsonObject | None:
+    """Add the default of airbyte-cdk 7.39.1 for how a platform joins scopes."""
+    specification = as_object(as_object(auth).get("oauth_config_specification"))
+    declared = as_object(specification.get(_OAUTH_INPUT))
+    if auth is None or not declared:
+        return auth
+    joined = {"scopes_join_strategy": "space", **declared}
+    return {**auth, "oauth_config_specification": {**specification, _OAUTH_INPUT: joined}}
 
 
 class Spec(Component):
@@ -36,28 +47,14 @@ class Spec(Component):
             api_key: {type: string, airbyte_secret: true}
     """
 
-    connection_specification: JsonObject = Field(description="The JSON Schema of the config.")
-    documentation_url: str | None = Field(
-        None, description="URL of the documentation for users who fill in the config."
-    )
-    advanced_auth: JsonObject | None = Field(None, description="How a platform obtains OAuth credentials.")
-    config_normalization_rules: ConfigNormalizationRules | None = Field(
-        None, description="How configs in an old form are migrated, and how configs are validated."
-    )
-
-    @field_validator("advanced_auth")
-    @classmethod
-    def _join_scopes(cls, auth: JsonObject | None) -> JsonObject | None:
-        """Add the default of airbyte-cdk 7.39.1 for how a platform joins scopes."""
-        specification = as_object(as_object(auth).get("oauth_config_specification"))
-        declared = as_object(specification.get(_OAUTH_INPUT))
-        if auth is None or not declared:
-            return auth
-        joined = {"scopes_join_strategy": "space", **declared}
-        return {**auth, "oauth_config_specification": {**specification, _OAUTH_INPUT: joined}}
-
-
-_OAUTH_INPUT = "oauth_connector_input_specification"
+    connection_specification: JsonObject
+    """The JSON Schema of the config."""
+    documentation_url: str | None = None
+    """URL of the documentation for users who fill in the config."""
+    advanced_auth: Annotated[JsonObject | None, Adapted(after=_join_scopes)] = None
+    """How a platform obtains OAuth credentials."""
+    config_normalization_rules: ConfigNormalizationRules | None = None
+    """How configs in an old form are migrated, and how configs are validated."""
 
 
 class ConcurrencyLevel(Component):
@@ -69,8 +66,10 @@ class ConcurrencyLevel(Component):
         max_concurrency: 20
     """
 
-    default_concurrency: int | str = Field(description="The number of slices; a number or an expression.")
-    max_concurrency: int | None = Field(None, description="The upper limit of `default_concurrency`.")
+    default_concurrency: int | str
+    """The number of slices; a number or an expression."""
+    max_concurrency: int | None = None
+    """The upper limit of `default_concurrency`."""
 
     def build(self, ctx: BuildContext) -> int:
         """Return the number. Raises ManifestError: when it is not an integer."""
@@ -87,8 +86,10 @@ class DynamicStreamCheckConfig(Component):
         stream_count: 1
     """
 
-    dynamic_stream_name: str = Field(description="Name of the template.")
-    stream_count: int | None = Field(None, ge=1, description="The number of streams to check; all by default.")
+    dynamic_stream_name: str
+    """Name of the template."""
+    stream_count: Annotated[int | None, Meta(ge=1)] = None
+    """The number of streams to check; all by default."""
 
 
 class CheckStream(AnyCheck):
@@ -99,10 +100,10 @@ class CheckStream(AnyCheck):
         stream_names: [users]
     """
 
-    stream_names: list[str] = Field([], description="Names of the streams to check.")
-    dynamic_streams_check_configs: list[DynamicStreamCheckConfig] = Field(
-        [], description="Which streams made from templates to check."
-    )
+    stream_names: list[str] = []
+    """Names of the streams to check."""
+    dynamic_streams_check_configs: list[DynamicStreamCheckConfig] = []
+    """Which streams made from templates to check."""
 
     def names(self, config: Mapping[str, JsonValue]) -> Sequence[str]:
         """Return the streams that the check needs. Raises ConfigError: when the config's list of names is invalid."""
@@ -150,12 +151,10 @@ class CheckDynamicStream(AnyCheck):
         stream_count: 1
     """
 
-    stream_count: int = Field(
-        ge=0, description="The number of streams to check: those of `streams` first, then those made from templates."
-    )
-    use_check_availability: bool = Field(
-        True, description="Whether records are requested; otherwise the streams are only built."
-    )
+    stream_count: Annotated[int, Meta(ge=0)]
+    """The number of streams to check: those of `streams` first, then those made from templates."""
+    use_check_availability: bool = True
+    """Whether records are requested; otherwise the streams are only built."""
 
     def build(self, ctx: BuildContext) -> Callable[[Sequence[DeclaredStream]], None]:
         def check(streams: Sequence[DeclaredStream]) -> None:
@@ -208,8 +207,10 @@ class StreamGroup(Component):
         action: {type: BlockSimultaneousSyncsAction}
     """
 
-    streams: list[JsonValue] = Field(description="The streams of the group.")
-    action: BlockSimultaneousSyncsAction = Field(description="The action that applies to the group.")
+    streams: list[JsonValue]
+    """The streams of the group."""
+    action: BlockSimultaneousSyncsAction
+    """The action that applies to the group."""
 
 
 class DeclarativeSource(Component):
@@ -230,29 +231,36 @@ class DeclarativeSource(Component):
                 extractor: {type: DpathExtractor, field_path: []}
     """
 
-    version: str = Field(description="Version of the language that the manifest was written for.")
-    check: AnyCheck = Field(description="How a connection is checked.")
-    streams: list[AnyStreams] = Field([], description="The streams.")
-    dynamic_streams: list[DynamicDeclarativeStream] = Field([], description="Templates from which streams are made.")
-    spec: Spec | None = Field(None, description="The config that the connector accepts.")
-    concurrency_level: ConcurrencyLevel | None = Field(None, description="The number of slices that are read at once.")
-    api_budget: HTTPAPIBudget | None = Field(None, description="How often the API may be called.")
-    stream_groups: dict[str, StreamGroup] | None = Field(
-        None, description="Groups of streams that must not be read at the same time. Ignored, with a warning."
-    )
-    max_concurrent_async_job_count: int | str | None = Field(
-        None, description="The maximum number of jobs of `AsyncRetriever` that run at once."
-    )
-    schemas: JsonObject | None = Field(None, description="Schemas that streams refer to.")
-    definitions: JsonObject | None = Field(None, description="Components that other parts of the manifest refer to.")
-    metadata: JsonObject | None = Field(None, description="Data for editors of manifests; not used here.")
-    description: str | None = Field(None, description="A description of the connector.")
+    version: str
+    """Version of the language that the manifest was written for."""
+    check: AnyCheck
+    """How a connection is checked."""
+    streams: list[AnyStreams] | None = None
+    """The streams."""
+    dynamic_streams: list[DynamicDeclarativeStream] | None = None
+    """Templates from which streams are made."""
+    spec: Spec | None = None
+    """The config that the connector accepts."""
+    concurrency_level: ConcurrencyLevel | None = None
+    """The number of slices that are read at once."""
+    api_budget: HTTPAPIBudget | None = None
+    """How often the API may be called."""
+    stream_groups: dict[str, StreamGroup] | None = None
+    """Groups of streams that must not be read at the same time. Ignored, with a warning."""
+    max_concurrent_async_job_count: int | str | None = None
+    """The maximum number of jobs of `AsyncRetriever` that run at once."""
+    schemas: JsonObject | None = None
+    """Schemas that streams refer to."""
+    definitions: JsonObject | None = None
+    """Components that other parts of the manifest refer to."""
+    metadata: JsonObject | None = None
+    """Data for editors of manifests; not used here."""
+    description: str | None = None
+    """A description of the connector."""
 
-    @model_validator(mode="after")
-    def _some_streams(self) -> Self:
-        if not ({"streams", "dynamic_streams"} & self.model_fields_set):
+    def __post_init__(self) -> None:
+        if self.streams is None and self.dynamic_streams is None:
             raise ValueError("a manifest needs `streams` or `dynamic_streams`")
-        return self
 
     def build_streams(
         self, ctx: BuildContext, names: Sequence[str] = (), of_config: Callable[[ManifestError], bool] = lambda _: False
@@ -264,11 +272,11 @@ class DeclarativeSource(Component):
         Only the needed streams are built: finding those of a template may take requests, and others may fail to build.
         """
         # The name of a conditional stream is unknown before its condition is evaluated.
-        only_static = names and set(names) <= {getattr(item, "name", "") for item in self.streams}
+        only_static = names and set(names) <= {getattr(item, "name", "") for item in self.streams or ()}
         yield from self.build_static_streams(ctx, of_config, names if only_static else ())
         if only_static:
             return
-        for i, template in enumerate(self.dynamic_streams):
+        for i, template in enumerate(self.dynamic_streams or ()):
             for stream in template.streams(ctx):
                 stream.template = template.name or f"dynamic_stream_{i}"
                 yield stream
@@ -282,7 +290,7 @@ class DeclarativeSource(Component):
         self, ctx: BuildContext, of_config: Callable[[ManifestError], bool], names: Sequence[str] = ()
     ) -> Iterator[DeclaredStream]:
         """Yield the streams written in the manifest, with conditional ones; if `names` is not empty, only those."""
-        for item in self.streams:
+        for item in self.streams or ():
             if not names or getattr(item, "name", "") in names:
                 yield from _streams(item, ctx, of_config)
 

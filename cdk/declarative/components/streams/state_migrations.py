@@ -11,8 +11,8 @@ from cdk.declarative.components.streams.partition_routers import (
     UnionPartitionRouter,
 )
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import AnyStateMigration, AnyStream
 from cdk.declarative.model.slice_names import PARENT_SLICE
+from cdk.declarative.model.stream_plug_points import AnyStateMigration, AnyStream
 
 
 class LegacyToPerPartitionStateMigration(AnyStateMigration):
@@ -66,4 +66,4 @@ def _cursor_field(ctx: BuildContext, stream: AnyStream) -> str:
 
 
 def _extra(router: CustomPartitionRouter) -> JsonValue:
-    return (router.model_extra or {}).get("parent_stream_configs")
+    return router.further_fields.get("parent_stream_configs")

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Annotated, Self
+from typing import Annotated
 
+from msgspec import field
 from msgspec.structs import replace
-from pydantic import Field, model_validator
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonSchema
@@ -14,7 +14,8 @@ from cdk.declarative.components.records.schema_loaders import JsonFileSchemaLoad
 from cdk.declarative.model.component import ONE_OR_MANY
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.declared_stream import DeclaredStream, MisconfiguredStream
-from cdk.declarative.model.plug_points import (
+from cdk.declarative.model.request_plug_points import AnyTransformation
+from cdk.declarative.model.stream_plug_points import (
     AnyIncrementalSync,
     AnyPartitionRouter,
     AnyRetriever,
@@ -22,7 +23,6 @@ from cdk.declarative.model.plug_points import (
     AnyStateMigration,
     AnyStream,
     AnyStreams,
-    AnyTransformation,
     StreamParts,
 )
 from cdk.declarative.reading.manifest_stream import ManifestStream
@@ -31,7 +31,7 @@ from cdk.rest import HttpClient
 from cdk.rest.auth.token_owner import collecting_bearers, issue_all
 
 
-class DeclarativeStream(AnyStream):
+class DeclarativeStream(AnyStream, kw_only=True):
     """A stream: how its records are read, how it advances, and what its records look like.
 
     Example:
@@ -49,20 +49,22 @@ class DeclarativeStream(AnyStream):
           schema: {type: object, properties: {id: {type: integer}}}
     """
 
-    name: str = Field("", description="Name of the stream in catalogs, states and tables.")
-    retriever: AnyRetriever = Field(description="Reads the records.")
-    incremental_sync: AnyIncrementalSync | None = Field(
-        None, description="The cursor of the stream; without it, every read is a full read."
-    )
-    primary_key: str | list[str] | list[list[str]] | None = Field(
-        None, description="The field or fields that identify a record."
-    )
-    schema_loader: Annotated[list[AnySchemaLoader] | None, ONE_OR_MANY] = Field(
-        None, description="Loads the schema; of several loaders, earlier ones take precedence."
-    )
-    transformations: list[AnyTransformation] = Field([], description="Transformations of the records, in order.")
-    state_migrations: list[AnyStateMigration] = Field([], description="Migrations of states in an old form.")
-    file_uploader: FileUploader | None = Field(None, description="Downloads a file for each record.")
+    name: str = ""
+    """Name of the stream in catalogs, states and tables."""
+    retriever: AnyRetriever
+    """Reads the records."""
+    incremental_sync: AnyIncrementalSync | None = None
+    """The cursor of the stream; without it, every read is a full read."""
+    primary_key: str | list[str] | list[list[str]] | None = None
+    """The field or fields that identify a record."""
+    schema_loader: Annotated[list[AnySchemaLoader] | None, ONE_OR_MANY] = None
+    """Loads the schema; of several loaders, earlier ones take precedence."""
+    transformations: list[AnyTransformation] = []
+    """Transformations of the records, in order."""
+    state_migrations: list[AnyStateMigration] = []
+    """Migrations of states in an old form."""
+    file_uploader: FileUploader | None = None
+    """Downloads a file for each record."""
 
     @property
     def routers(self) -> Sequence[AnyPartitionRouter]:
@@ -121,13 +123,13 @@ class DeclarativeStream(AnyStream):
 
     def _schema(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
         if self.schema_loader is None:
-            return JsonFileSchemaLoader.model_validate({"$parameters": {"name": self.name}}).optional(ctx)
+            return JsonFileSchemaLoader(parameters={"name": self.name}).optional(ctx)
         loaders = [loader.build(ctx) for loader in self.schema_loader]
         return loaders[0] if len(loaders) == 1 else merged(loaders)
 
     def _key(self) -> Sequence[str | Sequence[str]]:
         # An explicit empty string is a key with one empty name, as in the catalogs of existing connectors.
-        if not self.primary_key and not (self.primary_key == "" and "primary_key" in self.model_fields_set):
+        if not self.primary_key and self.primary_key != "":
             return ()
         return [self.primary_key] if isinstance(self.primary_key, str) else list(self.primary_key)
 
@@ -149,8 +151,10 @@ class ConditionalStreams(AnyStreams):
                 extractor: {type: DpathExtractor, field_path: []}
     """
 
-    streams_: list[AnyStream] = Field(alias="streams", description="The streams.")
-    condition: str = Field(description="Whether the source has these streams; reads `config`.")
+    streams_: list[AnyStream] = field(name="streams")
+    """The streams."""
+    condition: str
+    """Whether the source has these streams; reads `config`."""
 
     def streams(self, ctx: BuildContext) -> Iterator[DeclaredStream]:
         """Yield the streams if the condition holds."""
@@ -194,23 +198,23 @@ class StateDelegatingStream(AnyStream):
           incremental_sync: *cursor
     """
 
-    name: str = Field(description="Name of the stream in catalogs, states and tables.")
-    full_refresh_stream: DeclarativeStream = Field(description="The stream to read while there is no state.")
-    incremental_stream: DeclarativeStream = Field(description="The stream to read once there is a state.")
-    api_retention_period: str | None = Field(
-        None,
-        description="How long the API retains data, ISO 8601. With an older state, the stream is read in full, and a "
-        "table in append mode gets all rows again.",
-    )
+    name: str
+    """Name of the stream in catalogs, states and tables."""
+    full_refresh_stream: DeclarativeStream
+    """The stream to read while there is no state."""
+    incremental_stream: DeclarativeStream
+    """The stream to read once there is a state."""
+    api_retention_period: str | None = None
+    """How long the API retains data, ISO 8601. With an older state, the stream is read in full, and a table in append
+    mode gets all rows again.
+    """
 
-    @model_validator(mode="after")
-    def _one_name(self) -> Self:
+    def __post_init__(self) -> None:
         names = {self.name, self.full_refresh_stream.name, self.incremental_stream.name}
         if len(names) > 1:
             raise ValueError(
                 f"found the names {', '.join(sorted(map(repr, names)))}, expected one for all three streams"
             )
-        return self
 
     def build(self, ctx: BuildContext, *, as_parent: bool = False) -> DelegatingStream:
         """Build the stream, which chooses between the two ways when a read starts."""

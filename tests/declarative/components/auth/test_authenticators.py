@@ -3,14 +3,14 @@ from urllib.parse import parse_qs
 
 import jwt
 import pytest
-from pydantic import TypeAdapter
 
 from cdk.base.errors import ConfigError, CredentialsError, ManifestError
 from cdk.base.values import Json
 from cdk.declarative.components import register
 from cdk.declarative.components.requests.requesters import HttpRequester
 from cdk.declarative.model.context import BuildContext, Runtime
-from cdk.declarative.model.plug_points import AnyAuthenticator
+from cdk.declarative.model.request_plug_points import AnyAuthenticator
+from cdk.declarative.syntax.validation import validated
 from cdk.rest import HttpClient, Request
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import NOON, Time
@@ -59,7 +59,7 @@ class Site:
 
     def send(self, written: Json, request: Request = Request("GET", "https://api.test/users")) -> Request:  # noqa: B008 - frozen
         """What is sent when the authenticator `written` is built anew and used."""
-        component = TypeAdapter(AnyAuthenticator).validate_python(written)
+        component = validated(AnyAuthenticator, written)
         authenticator = component.build(BuildContext(self.config, self.runtime))
         HttpClient(self.api, authenticator=authenticator, sleep=self.time.sleep).send(request)
         return self.users.requests[-1]
@@ -357,7 +357,7 @@ def test_the_older_login_sends_user_and_password() -> None:
 def test_the_older_login_is_beside_the_url_base_of_the_requester(base: str, login_url: str) -> None:
     site = Site()
     logins = site.api.post("/v1/session").returns(json={"id": "S1"})
-    requester = HttpRequester.model_validate({"url_base": base, "authenticator": {**LEGACY, "login_url": login_url}})
+    requester = validated(HttpRequester, {"url_base": base, "authenticator": {**LEGACY, "login_url": login_url}})
 
     client = requester.build(BuildContext(site.config, site.runtime)).client
     client.send(Request("GET", "https://api.test/users"))

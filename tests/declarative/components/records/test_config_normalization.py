@@ -1,17 +1,17 @@
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from cdk.base import bounded_regex
 from cdk.base.errors import ConfigError, FatalError, ManifestError
 from cdk.base.values import Json
 from cdk.declarative.components.records.config_normalization import ConfigNormalizationRules, ConfigRules
 from cdk.declarative.model.context import BuildContext, Runtime
+from cdk.declarative.syntax.validation import validated
 
 
 def rules(**parts: Any) -> ConfigRules:
-    component = ConfigNormalizationRules.model_validate({"type": "ConfigNormalizationRules", **parts})
+    component = validated(ConfigNormalizationRules, {"type": "ConfigNormalizationRules", **parts})
     return component.build(BuildContext({}, Runtime()))
 
 
@@ -162,5 +162,5 @@ def test_a_schema_that_is_none_is_a_manifest_error() -> None:
 
 
 def test_a_path_is_needed() -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(ManifestError):
         rules(transformations=[remap([], {"a": "b"})])

@@ -4,18 +4,17 @@ import zipfile
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from cdk.base.errors import ManifestError
-from cdk.declarative.components.records.decoders import JsonDecoder
 from cdk.declarative.model.context import BuildContext, Runtime
-from cdk.declarative.model.plug_points import AnyDecoder
+from cdk.declarative.model.request_plug_points import AnyDecoder
+from cdk.declarative.syntax.validation import validated
 from cdk.rest import Decoder
 from tests.rest.api import response
 
 
 def built(manifest: dict[str, Any]) -> Decoder:
-    return AnyDecoder.pick(manifest).build(BuildContext({}, Runtime(), "users"))
+    return validated(AnyDecoder, manifest).build(BuildContext({}, Runtime(), "users"))
 
 
 def archive(content: bytes) -> bytes:
@@ -64,12 +63,12 @@ def test_a_delimiter_that_is_none_is_named_with_its_place() -> None:
 
 @pytest.mark.parametrize("name", ["CsvDecoder", "JsonItemsDecoder"])
 def test_an_encoding_that_is_none_is_an_error(name: str) -> None:
-    with pytest.raises(ValidationError, match="there is no encoding 'utf-99'"):
+    with pytest.raises(ManifestError, match="there is no encoding 'utf-99'"):
         built({"type": name, "items_path": "d", "encoding": "utf-99"})
 
 
 def test_json_items_need_a_path() -> None:
-    with pytest.raises(ValidationError, match="items_path"):
+    with pytest.raises(ManifestError, match="items_path"):
         built({"type": "JsonItemsDecoder", "items_path": ""})
 
 
@@ -77,4 +76,3 @@ def test_values_that_are_left_out_are_the_usual_ones() -> None:
     assert list(
         built({"type": "CsvDecoder", "encoding": None, "delimiter": None}).items(response(body=b"a,b\n1,2"))
     ) == [{"a": "1", "b": "2"}]
-    assert JsonDecoder().model_dump()["type"] == "JsonDecoder"

@@ -1,7 +1,6 @@
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 import cdk.declarative.components.records.decoders
 import cdk.declarative.components.requests.requesters
@@ -9,7 +8,8 @@ import cdk.declarative.components.streams.retrievers  # noqa: F401 - the compone
 from cdk.base.errors import DecodeError, ManifestError
 from cdk.declarative.components.records.extractors import CombinedExtractor, DpathExtractor, RecordExpander
 from cdk.declarative.model.context import BuildContext, Runtime
-from cdk.declarative.model.plug_points import AnyExtractor
+from cdk.declarative.model.request_plug_points import AnyExtractor
+from cdk.declarative.syntax.validation import validated
 from cdk.rest import Decoder, JsonDocument, Jsonl
 from cdk.testing import MockApi
 from tests.declarative.manifests import run
@@ -26,7 +26,7 @@ def read(
 
 
 def dpath(*where: str | int, **fields: Any) -> DpathExtractor:
-    return DpathExtractor.model_validate({"type": "DpathExtractor", "field_path": list(where), **fields})
+    return validated(DpathExtractor, {"type": "DpathExtractor", "field_path": list(where), **fields})
 
 
 def test_records_lie_at_a_path_of_templates() -> None:
@@ -98,7 +98,7 @@ def test_a_list_that_is_cut_short_is_read_by_its_retriever() -> None:
     ],
 )
 def test_an_expander_that_cannot_work_is_an_error(fields: dict[str, Any], why: str) -> None:
-    expander = RecordExpander.model_validate({"expand_records_from_field": ["lines"], **fields})
+    expander = validated(RecordExpander, {"expand_records_from_field": ["lines"], **fields})
 
     with pytest.raises(ManifestError, match=why):
         expander.build(BuildContext({}, Runtime()))
@@ -108,19 +108,19 @@ def test_extractors_are_combined_as_the_mode_says() -> None:
     parts = [{"type": "DpathExtractor", "field_path": [name]} for name in ("a", "b")]
     body = {"a": [{}], "b": [{"x": 1}]}
 
-    assert read(CombinedExtractor.model_validate({"extractors": parts}), body) == [{}, {"x": 1}]
-    assert read(CombinedExtractor.model_validate({"extractors": parts, "mode": "first_match"}), body) == [{}]
+    assert read(validated(CombinedExtractor, {"extractors": parts}), body) == [{}, {"x": 1}]
+    assert read(validated(CombinedExtractor, {"extractors": parts, "mode": "first_match"}), body) == [{}]
     skipping = {"extractors": parts, "mode": "first_match", "skip_empty_records": True}
-    assert read(CombinedExtractor.model_validate(skipping), body) == [{"x": 1}]
+    assert read(validated(CombinedExtractor, skipping), body) == [{"x": 1}]
 
 
 def test_extractors_of_a_body_that_is_read_once_are_refused() -> None:
-    combined = CombinedExtractor.model_validate({"extractors": [{"type": "DpathExtractor", "field_path": []}]})
+    combined = validated(CombinedExtractor, {"extractors": [{"type": "DpathExtractor", "field_path": []}]})
 
     with pytest.raises(ManifestError, match="a Jsonl gives a body once"):
         read(combined, {}, decoder=Jsonl())
-    with pytest.raises(ValidationError, match="extractors"):
-        CombinedExtractor.model_validate({"extractors": []})
+    with pytest.raises(ManifestError, match="extractors"):
+        validated(CombinedExtractor, {"extractors": []})
 
 
 def test_elements_that_are_no_objects_become_records_in_any_case() -> None:

@@ -8,7 +8,8 @@ from cdk.declarative.components import register
 from cdk.declarative.components.records.file_uploader import FileUploader, safe_parts, staging_folder
 from cdk.declarative.components.streams.retrievers import SimpleRetriever
 from cdk.declarative.model.context import BuildContext, Runtime
-from cdk.declarative.model.plug_points import StreamParts
+from cdk.declarative.model.stream_plug_points import StreamParts
+from cdk.declarative.syntax.validation import validated
 from cdk.state.slice import Slice
 from cdk.streams.page import Page
 from cdk.testing import MockApi
@@ -20,18 +21,20 @@ URL = "https://api.test"
 def files(api: MockApi, folder: Path, **fields: Json) -> list[Json]:
     """The records of one slice, each with its file."""
     ctx = BuildContext({}, Runtime(transport=api, staging=folder), "documents")
-    retriever = SimpleRetriever.model_validate(
+    retriever = validated(
+        SimpleRetriever,
         {
             "requester": {"type": "HttpRequester", "url": f"{URL}/documents"},
             "record_selector": {"extractor": {"type": "DpathExtractor", "field_path": []}},
-        }
+        },
     )
-    uploader = FileUploader.model_validate(
+    uploader = validated(
+        FileUploader,
         {
             "requester": {"type": "HttpRequester", "url": f"{URL}{{{{ download_target }}}}"},
             "download_target_extractor": {"type": "DpathExtractor", "field_path": ["link"]},
             **fields,
-        }
+        },
     )
     reader = uploader.uploading_reader(ctx, retriever.build(ctx, StreamParts()))
     records: list[Json] = []

@@ -3,10 +3,11 @@ import pytest
 from cdk.base.values import Json
 from cdk.declarative.components.records.filters import RecordFilter
 from cdk.declarative.model.context import BuildContext, Runtime
+from cdk.declarative.syntax.validation import validated
 
 
 def kept(condition: str) -> list[dict[str, Json]]:
-    component = RecordFilter.model_validate({"type": "RecordFilter", "condition": condition, "$parameters": {"p": 1}})
+    component = validated(RecordFilter, {"type": "RecordFilter", "condition": condition, "$parameters": {"p": 1}})
     select = component.build(BuildContext({"m": 2}, Runtime()))
     records: list[dict[str, Json]] = [{"a": 1}, {"a": 2}, {"a": 3}, {}]
     return select(records, {"stream_slice": {"k": "v"}, "next_page_token": None})

@@ -1,13 +1,13 @@
 """The expected results are those of Airbyte's components."""
 
 import pytest
-from pydantic import ValidationError
 
 from cdk.base.errors import FatalError, ManifestError
 from cdk.base.values import Json
 from cdk.declarative.components.records.transformations import AddFields, RemoveFields
 from cdk.declarative.model.context import BuildContext, Names, Runtime
-from cdk.declarative.model.plug_points import AnyTransformation
+from cdk.declarative.model.request_plug_points import AnyTransformation
+from cdk.declarative.syntax.validation import validated
 
 SLICE: Names = {"stream_slice": {"k": "v"}}
 
@@ -21,9 +21,10 @@ def adding(
     *fields: tuple[list[str], Json], condition: str = "", kind: str | None = None, own: Json = None
 ) -> AddFields:
     given = {"value_type": kind, "$parameters": own or {"p": 1}}
-    return AddFields.model_validate(
+    return validated(
+        AddFields,
         {"type": "AddFields", "fields": [{"path": path, "value": value, **given} for path, value in fields]}
-        | {"condition": condition, "$parameters": {"p": 1}}
+        | {"condition": condition, "$parameters": {"p": 1}},
     )
 
 
@@ -109,7 +110,7 @@ def test_a_field_that_has_no_place_is_an_error_that_says_why() -> None:
 
 
 def test_a_field_needs_a_path() -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(ManifestError):
         adding(([], "x"))
 
 

@@ -9,7 +9,8 @@ from cdk.base.errors import ManifestError
 from cdk.base.values import Json
 from cdk.declarative.components.records.transformations_flatten import DpathFlattenFields, FlattenFields
 from cdk.declarative.model.context import BuildContext, Runtime
-from cdk.declarative.model.plug_points import AnyTransformation
+from cdk.declarative.model.request_plug_points import AnyTransformation
+from cdk.declarative.syntax.validation import validated
 
 
 def changed(component: AnyTransformation, record: dict[str, Json]) -> dict[str, Json]:
@@ -49,7 +50,7 @@ RECORD = {"id": 1, "d": {"a": 1, "b": 2}, "n": {"m": {"x": 1}}, "l": [{"p": 1}, 
 
 
 def flatten(path: list[str], **fields: Any) -> DpathFlattenFields:
-    return DpathFlattenFields.model_validate({"type": "DpathFlattenFields", "field_path": path, **fields})
+    return validated(DpathFlattenFields, {"type": "DpathFlattenFields", "field_path": path, **fields})
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from cdk.declarative.components.records.transformations_keys import (
     snake_case,
 )
 from cdk.declarative.model.context import BuildContext, Names, Runtime
-from cdk.declarative.model.plug_points import AnyTransformation
+from cdk.declarative.model.request_plug_points import AnyTransformation
 
 
 def changed(component: AnyTransformation, record: dict[str, Json], names: Names) -> dict[str, Json]:

@@ -1,13 +1,13 @@
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from cdk.base.errors import ManifestError
 from cdk.declarative.components import register
 from cdk.declarative.components.requests.api_budget import HTTPAPIBudget
 from cdk.declarative.components.requests.requesters import HttpRequester
 from cdk.declarative.model.context import BuildContext, Runtime
+from cdk.declarative.syntax.validation import validated
 from cdk.rest import Budget, Request
 from cdk.testing import MockApi
 from tests.rest.api import Time, response
@@ -16,7 +16,7 @@ register()
 
 
 def built(policy: dict[str, Any], time: Time, **options: Any) -> Budget:
-    component = HTTPAPIBudget.model_validate({"policies": [policy], **options})
+    component = validated(HTTPAPIBudget, {"policies": [policy], **options})
     return component.build(BuildContext({"limit": 2}, Runtime(clock=time.clock, sleep=time.sleep)))
 
 
@@ -61,7 +61,7 @@ def test_a_cached_response_costs_no_call() -> None:
     policy = {"type": "FixedWindowCallRatePolicy", "period": "PT1M", "call_limit": 1, "matchers": []}
     runtime = Runtime(transport=api, budget=built(policy, time))
     requesters = [
-        HttpRequester.model_validate({"url": "https://api.test", "use_cache": True}).build(BuildContext({}, runtime))
+        validated(HttpRequester, {"url": "https://api.test", "use_cache": True}).build(BuildContext({}, runtime))
         for _ in range(2)
     ]
 
@@ -135,7 +135,7 @@ def test_what_allows_nothing_is_said_with_its_place(policy: dict[str, Any], word
 
 
 def test_a_pattern_must_be_a_regular_expression_and_rates_some() -> None:
-    with pytest.raises(ValidationError, match="not a valid regular expression"):
+    with pytest.raises(ManifestError, match="not a valid regular expression"):
         built({"type": "UnlimitedCallRatePolicy", "matchers": [{"url_path_pattern": "("}]}, Time())
-    with pytest.raises(ValidationError):
+    with pytest.raises(ManifestError):
         built({"type": "MovingWindowCallRatePolicy", "rates": [], "matchers": []}, Time())

@@ -1,12 +1,12 @@
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from cdk.base.errors import ManifestError, RateLimited, Timeout
 from cdk.declarative.components import register
 from cdk.declarative.model.context import BuildContext, Runtime
-from cdk.declarative.model.plug_points import AnyBackoffStrategy
+from cdk.declarative.model.request_plug_points import AnyBackoffStrategy
+from cdk.declarative.syntax.validation import validated
 from cdk.rest.errors.wait_strategies import WaitStrategy
 from tests.rest.api import NOON, response
 
@@ -17,7 +17,7 @@ BODY = {"error": {"wait": 8, "text": "8 s"}}
 
 
 def built(manifest: dict[str, Any]) -> WaitStrategy:
-    component = AnyBackoffStrategy.pick(manifest)
+    component = validated(AnyBackoffStrategy, manifest)
     assert isinstance(component, AnyBackoffStrategy)
     return component.build(BuildContext(CONFIG, Runtime(clock=lambda: NOON), "users"))
 
@@ -129,5 +129,5 @@ def test_a_config_without_the_wait_fails_only_when_it_is_needed() -> None:
 
 @pytest.mark.parametrize("kind", ["WaitTimeFromHeader", "WaitUntilTimeFromHeader"])
 def test_a_pattern_must_be_a_regular_expression(kind: str) -> None:
-    with pytest.raises(ValidationError, match="not a valid regular expression"):
+    with pytest.raises(ManifestError, match="not a valid regular expression"):
         built({"type": kind, "header": "X-Wait", "regex": "["})

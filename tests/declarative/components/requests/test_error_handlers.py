@@ -1,12 +1,12 @@
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from cdk.base.errors import CdkError, FatalError, ManifestError, NotFound, Timeout, TransientError
 from cdk.declarative.components import register
 from cdk.declarative.model.context import BuildContext, Runtime
-from cdk.declarative.model.plug_points import AnyErrorHandler
+from cdk.declarative.model.request_plug_points import AnyErrorHandler
+from cdk.declarative.syntax.validation import validated
 from cdk.rest import Action, ErrorHandler, HttpClient, Request, Response
 from cdk.rest.errors.outcome import ConfigRejected, SplitWindow
 from cdk.testing.mock_api import MockApi
@@ -16,7 +16,7 @@ register()
 
 
 def built(manifest: dict[str, Any], config: dict[str, Any] | None = None) -> ErrorHandler:
-    component = AnyErrorHandler.pick(manifest)
+    component = validated(AnyErrorHandler, manifest)
     assert isinstance(component, AnyErrorHandler)
     return component.build(BuildContext(config or {}, Runtime(), "users"))
 
@@ -88,7 +88,7 @@ def test_every_action_can_be_named(name: str) -> None:
 
 
 def test_an_unknown_action_is_refused() -> None:
-    with pytest.raises(ValidationError, match="RETRY"):
+    with pytest.raises(ManifestError, match="RETRY"):
         filtering({"action": "RETRI", "http_codes": [404]})
 
 

@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
+from cdk.base.errors import ManifestError
 from cdk.declarative.components import register
 from cdk.declarative.components.requests.request_options import RequestOption, RequestPath
 from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.declarative.model.request_builder import RequestBuilder
+from cdk.declarative.syntax.validation import validated
 
 register()
 
@@ -17,7 +18,7 @@ CONTEXT = BuildContext({"name": "since"}, Runtime())
 
 def put(option: Any, value: Any) -> RequestBuilder:
     draft = RequestBuilder("POST", "https://api.test/v1/users", "here")
-    RequestOption.model_validate(option).build(CONTEXT)(draft, value)
+    validated(RequestOption, option).build(CONTEXT)(draft, value)
     return draft
 
 
@@ -47,8 +48,8 @@ def test_a_value_goes_where_the_option_says(option: Any, part: str, expected: An
     ],
 )
 def test_an_option_has_one_name_that_fits_its_place(option: Any, said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        RequestOption.model_validate(option)
+    with pytest.raises(ManifestError, match=said):
+        validated(RequestOption, option)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from cdk.base.errors import ConfigError, ManifestError
 from cdk.declarative.components import register
 from cdk.declarative.components.requests.requesters import HttpRequester, join
 from cdk.declarative.model.context import BuildContext, Runtime
+from cdk.declarative.syntax.validation import validated
 from cdk.rest import Request
 from cdk.rest.http.egress import Egress
 from cdk.rest.http.transport import RequestsTransport
@@ -149,7 +150,7 @@ def test_a_body_whose_expression_yields_nothing_leaves_it_to_the_other() -> None
 @pytest.mark.parametrize("timeout", ["connect_timeout_in_seconds", "read_timeout_in_seconds"])
 def test_a_requester_with_a_timeout_of_its_own_goes_where_the_transport_may(timeout: str) -> None:
     runtime = Runtime(transport=RequestsTransport(egress=Egress.parse("api.example.com")))
-    requester = HttpRequester.model_validate({"url": "http://127.0.0.1:1/", timeout: 5})
+    requester = validated(HttpRequester, {"url": "http://127.0.0.1:1/", timeout: 5})
     request = Request("GET", "http://127.0.0.1:1/")
 
     with pytest.raises(ConfigError, match="no request may go to"):

@@ -10,6 +10,7 @@ from cdk.declarative.components import register
 from cdk.declarative.components.streams.streams import DeclarativeStream
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Runtime
+from cdk.declarative.syntax.validation import validated
 from tests.declarative.manifests import CURSOR, URL, option, queries, run, source
 from tests.declarative.reading.test_manifest_stream import LIST, answering, at, dated
 from tests.declarative.reading.test_state_delegating_stream import stream
@@ -71,8 +72,9 @@ UNION = {"type": "UnionPartitionRouter", "partition_field": "uid", "partition_ro
 def migrated(stream_parts: Json, blob: Json) -> Json:
     """A state after the migrations of a stream that is not built otherwise: its router may be custom code."""
     register()
-    component = Component.registry["DeclarativeStream"].model_validate(
-        {"name": "items", "incremental_sync": CURSOR, "state_migrations": [{}], **stream_parts}
+    component = validated(
+        Component.registry["DeclarativeStream"],
+        {"name": "items", "incremental_sync": CURSOR, "state_migrations": [{}], **stream_parts},
     )
     assert isinstance(component, DeclarativeStream)
     (migration,) = component.state_migrations
