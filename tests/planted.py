@@ -3989,6 +3989,20 @@ BUGS = [
         "tests/streams/test_read_slice.py",
     ),
     Bug(
+        "a table that delta-rs cannot open does not keep a verb from the others",
+        "lake/delta/table_guard",
+        "            raise UnreadableTable(",
+        "            raise ConfigError(",
+        "tests/cli/state/test_command.py",
+    ),
+    Bug(
+        "an export of which no state can be read does not replace an earlier one",
+        "cli/state/exchange",
+        "    elif messages or not broken.errors:",
+        "    else:",
+        "tests/cli/state/test_command.py",
+    ),
+    Bug(
         "an integer is one string, however the source spells it",
         "lake/arrow/json_text",
         "    return _integer_text(text) if isinstance(value, Decimal)",

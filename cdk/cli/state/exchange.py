@@ -12,6 +12,7 @@ from cdk.cli.input_files import read_documents
 from cdk.cli.options import FILE
 from cdk.cli.protocol.state_file import load_state
 from cdk.cli.state.options import (
+    BrokenTables,
     PipelineFile,
     dry_option,
     edit_tables,
@@ -44,23 +45,24 @@ from cdk.sync.tables.table_writer import import_into_table
 )
 @translate_errors
 def export(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, form: str) -> int:
-    """Write the states of streams to FILE, or to standard output for `-`, as a list of state messages."""
-    admin = pipeline.admin()
-    standing = [(table, admin.status(table)) for table in pipeline.tables(names)]
-    for table, status in standing:
-        if status.lost:
-            raise StateError(f"the state cannot be read: {status.lost}", stream=table.stream)
-    messages = [message(table, status.saved, exact=form == "exact") for table, status in standing if status.saved]
+    """Write the states of streams to FILE, or to standard output for `-`, as a list of state messages.
+
+    The exit code is 1 where a state cannot be read; the others are written.
+    """
+    admin, broken = pipeline.admin(), BrokenTables()
+    standing = {table: admin.status(table) for table in pipeline.tables(names)}
+    messages = [message(table, each.saved, exact=form == "exact") for table, each in standing.items() if each.saved]
+    broken.errors |= {table.name: each.lost for table, each in standing.items() if each.lost}
     text = to_json(messages, indent=True) + b"\n"
     if str(file) == "-":
         click.echo(text.decode(), nl=False)
-    else:
+    elif messages or not broken.errors:  # else an earlier export stays
         try:
             file.write_bytes(text)
         except OSError as error:
             raise ConfigError(f"cannot be written: {error.strerror}", path=str(file)) from error
         click.echo(f"{counted(len(messages), 'state')} in {file}")
-    return 0
+    return broken.show(err=True)
 
 
 @click.command(name="import")

@@ -23,7 +23,7 @@ from cdk.lake.storage.folder import Folder, in_one_line
 from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.run_lock import between_runs
 from cdk.lake.storage.table_folders import tables_of_others
-from cdk.lake.storage.table_log import BrokenLog
+from cdk.lake.storage.table_log import UnreadableTable
 from cdk.sources.environment import PartialEnvironment, environment
 from cdk.streams.stream import Stream
 from cdk.sync.settings.pipeline_file import Pipeline
@@ -217,10 +217,10 @@ class BrokenTables:
         except StateError as error:
             self.errors[table.name] = str(error)
 
-    def show(self) -> int:
-        """Print the errors, and return the exit code."""
+    def show(self, *, err: bool = False) -> int:
+        """Print the errors, with `err` to standard error, and return the exit code."""
         for name, error in self.errors.items():
-            click.echo(f"{name}: broken: {error}")
+            click.echo(f"{name}: broken: {error}", err=err)
         return self.code
 
     @property
@@ -238,7 +238,7 @@ def edit_tables(
 ) -> int:
     """Edit each table and print the results. If one edit would be refused, none is made: all are tried dry first.
 
-    Tables whose log cannot be read are left out, unless there are no others.
+    Tables that cannot be opened are left out, unless there are no others.
     """
     if not tables:
         raise ConfigError("there is no stream with a state", path=str(pipeline.path))
@@ -248,7 +248,7 @@ def edit_tables(
         for table in tables:
             try:
                 results[table] = edit(trial, table)
-            except BrokenLog as error:
+            except UnreadableTable as error:
                 if len(tables) == 1:
                     raise
                 broken.errors[table.name] = str(error)

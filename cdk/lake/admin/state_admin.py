@@ -26,7 +26,7 @@ from cdk.lake.delta.table_guard import open_newest
 from cdk.lake.delta.table_state import NOTE, TableState
 from cdk.lake.parquet.table_files import logged_files, missing_files
 from cdk.lake.storage.folder import Folder
-from cdk.lake.storage.table_log import BrokenLog
+from cdk.lake.storage.table_log import UnreadableTable
 from cdk.state.slice import Partition
 
 _NO_STATE = "nothing was committed for this stream yet: there is no state"
@@ -89,7 +89,7 @@ class Admin:
             return StreamStatus(location.name, path)
         try:
             table = location.open(self.pipeline, allow_lost_state=True)
-        except BrokenLog as error:
+        except UnreadableTable as error:
             return StreamStatus(location.name, path, lost=str(error))
         lost = table.lost_state is not None
         version = table.state_version if lost else table.rows_state_version

@@ -157,8 +157,7 @@ def tables_of(
 def table_facts(location: StreamLocation, pipeline: str, request: TableRequest) -> TableFacts:
     """Return the facts about one table, from its log and state.
 
-    Raises DeltaError, BrokenLog: when the log cannot be read. ConfigError: when delta-rs does not support the table's
-    features.
+    Raises DeltaError, UnreadableTable: when the log cannot be read.
     """
     table = location.open(pipeline, allow_lost_state=True)
     files, newest = table.files(), next(commits(table.root, table.app, table.version), None)

@@ -20,7 +20,7 @@ from cdk.lake.delta.write_modes import traits_of
 from cdk.lake.parquet.merge import scratch_files
 from cdk.lake.parquet.table_files import commit_at
 from cdk.lake.storage.folder import Folder
-from cdk.lake.storage.table_log import BrokenLog
+from cdk.lake.storage.table_log import UnreadableTable
 from cdk.state.stored_positions import split_entries
 
 _DATA = re.compile(r"part-[0-9a-f]{32}\.parquet")
@@ -70,7 +70,7 @@ def audits(location: StreamLocation) -> tuple[dict[str, Audit], list[StateFindin
     for name, root in roots.items():
         try:
             audited[name] = audit(root, location.stream)
-        except BrokenLog as error:
+        except UnreadableTable as error:
             broken.append(StateFinding(name, str(error)))
     return audited, broken
 

@@ -21,7 +21,7 @@ from cdk.base.errors import ConfigError, StateError
 from cdk.base.logs import logger
 from cdk.lake.parquet.table_files import unnamable_files
 from cdk.lake.storage.folder import Folder
-from cdk.lake.storage.table_log import check_log, check_written
+from cdk.lake.storage.table_log import UnreadableTable, check_log, check_written
 
 
 class Use(StrEnum):
@@ -331,8 +331,8 @@ class TableMissing(StateError):
 def open_newest(folder: Folder, stream: str) -> DeltaTable:
     """Open the newest version of an existing table; each opening is logged at level DEBUG.
 
-    Raises ConfigError: when the table has features that delta-rs cannot read. TableMissing: when it no longer exists.
-    BrokenLog: when a file of its log is damaged. StateError: when delta-rs cannot open it for another reason.
+    Raises TableMissing: when it no longer exists. BrokenLog: when a file of its log is damaged. UnreadableTable: when
+    delta-rs cannot open it for another reason, such as a feature.
     """
     logger.debug("%s: opened", folder)
     try:
@@ -342,7 +342,7 @@ def open_newest(folder: Folder, stream: str) -> DeltaTable:
     except DeltaError as error:
         if unsupported := _NOT_OPENED.search(str(error)):
             name = unsupported[1] or "catalogManaged"
-            raise ConfigError(
+            raise UnreadableTable(
                 f"the table has {_UNKNOWN.name} ({name}), with which delta-rs cannot open it; sync into another path",
                 path=str(folder),
                 stream=stream,
@@ -351,7 +351,7 @@ def open_newest(folder: Folder, stream: str) -> DeltaTable:
             raise
         check_log(folder, stream)
         reason = str(error).partition("\n")[0]
-        raise StateError(f"delta-rs cannot open the table: {reason}", path=str(folder), stream=stream) from error
+        raise UnreadableTable(f"delta-rs cannot open the table: {reason}", path=str(folder), stream=stream) from error
     check_written(folder, int(handle.version()), stream)
     return handle
 

@@ -29,7 +29,11 @@ _MISSING_REMEDY = (
 )
 
 
-class BrokenLog(StateError):
+class UnreadableTable(StateError):
+    """A table that cannot be opened: its log is damaged, or needs what delta-rs does not support."""
+
+
+class BrokenLog(UnreadableTable):
     """A file of a table's log is damaged or missing."""
 
     def __init__(self, root: Folder, name: str, problem: str, remedy: str, stream: str = "") -> None:

@@ -202,6 +202,49 @@ def test_a_verb_leaves_a_table_with_a_damaged_log_out_and_says_so(
     assert sorted(orders.root.rglob("*")) == before
 
 
+UNSUPPORTED: Mapping[str, Json] = {
+    "feature": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["later"], "writerFeatures": ["later"]},
+    "version": {"minReaderVersion": 9, "minWriterVersion": 9},
+}
+
+
+@pytest.mark.parametrize("protocol", UNSUPPORTED)
+@pytest.mark.parametrize("verb", ["show", "log", "verify", "gc --days 0", "fork store", "reset", "export -"])
+def test_a_verb_leaves_a_table_out_that_cannot_be_opened(
+    state: CommandLine, orders: Filled, folder: Path, verb: str, protocol: str
+) -> None:
+    users = Filled(folder / "tables" / "users")
+    users.add(None, 1, base=PAGES)
+    (users.root / "_cdk_state" / "shop" / "draft.json.1").write_text("{}")
+    commit = orders.root / "_delta_log" / f"{orders.version + 1:020}.json"
+    commit.write_text(json.dumps({"protocol": UNSUPPORTED[protocol]}))
+
+    ran = state(*verb.split())
+
+    assert ran.code == 1
+    assert any("users" in line for line in ran.lines), ran.lines
+    assert re.search(r"^orders: .*\bdelta-rs cannot open ", "\n".join([*ran.lines, ran.stderr]), re.MULTILINE)
+
+
+def test_an_export_has_the_states_that_can_be_read_and_names_the_others(
+    state: CommandLine, orders: Filled, folder: Path
+) -> None:
+    Filled(folder / "tables" / "users").add(None, 1, base=PAGES)
+    newest = max((orders.root / "_cdk_state" / "shop").iterdir(), key=lambda path: int(path.stem))
+    newest.unlink()
+
+    printed, written = state("export", "-"), state("export", "all.json")
+    alone = state("export", "all.json", "--stream", "orders")
+
+    assert (printed.code, written.code, alone.code) == (1, 1, 1)
+    (exported,) = answer(printed)
+    assert exported["stream"]["stream_descriptor"] == {"name": "users"}
+    assert json.loads((folder / "all.json").read_text()) == [exported]
+    assert (written.lines, alone.lines) == (["1 state in all.json"], [])
+    for ran in (printed, written, alone):
+        assert ran.stderr.startswith(f"orders: broken: {newest}: the table is at state ")
+
+
 def test_log_says_what_moved(state: CommandLine, orders: Filled) -> None:
     state("rewind", "--to", "2024-02-15", "--stream", "orders")
 
