@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from cdk.base.errors import CatalogError, ConfigError
-from cdk.base.values import JsonSchema, JsonValue, Location
+from cdk.base.values import JsonSchema, JsonValue, Location, json_kind
 from cdk.cli.input_files import as_model, read_documents
 from cdk.lake.arrow.json_schema import warn_of_schema_mistakes
 from cdk.protocol.catalog import (
@@ -51,7 +51,9 @@ def catalog_items(path: Path) -> tuple[Location, Sequence[JsonValue]]:
     where, catalog = _catalog_in(path)
     streams = catalog.get("streams") if isinstance(catalog, Mapping) else None
     if not isinstance(streams, list):
-        raise CatalogError('expected {"streams": [...]}, a configured catalog', path=where)
+        raise CatalogError(
+            f'found {json_kind(catalog)}, expected {{"streams": [...]}}, a configured catalog', path=where
+        )
     return where.below("streams"), streams
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cdk.base.documents import path_of
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonValue, as_object
+from cdk.base.values import JsonValue, as_object, json_kind
 from cdk.base.wording import did_you_mean
 from cdk.state.stores.objects import ObjectStore
 from cdk.state.stores.protocol import LogStore
@@ -115,13 +115,13 @@ def _settings(url: str) -> Mapping[str, JsonValue]:
 def _check(settings: JsonValue, path: str, required: tuple[str, ...], optional: tuple[str, ...]) -> None:
     """Refuse unknown keys and wrong types: required keys are strings, optional ones are maps."""
     if not isinstance(settings, Mapping):
-        raise ConfigError(f"found {type(settings).__name__}, expected keys and values", path=path)
+        raise ConfigError(f"found {json_kind(settings)}, expected keys and values", path=path)
     for name in settings:
         if name not in (*required, *optional):
             raise ConfigError(f"unknown key {name!r}{did_you_mean(name, (*required, *optional))}", path=path)
     for name in required:
         if not isinstance(settings.get(name), str):
-            raise ConfigError(f"found {type(settings.get(name)).__name__}, expected a string", path=f"{path}.{name}")
+            raise ConfigError(f"found {json_kind(settings.get(name))}, expected a string", path=f"{path}.{name}")
     for name in optional:
         if not isinstance(settings.get(name) or {}, Mapping):
-            raise ConfigError(f"found {type(settings[name]).__name__}, expected keys and values", path=f"{path}.{name}")
+            raise ConfigError(f"found {json_kind(settings[name])}, expected keys and values", path=f"{path}.{name}")

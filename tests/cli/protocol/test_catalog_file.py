@@ -65,8 +65,8 @@ def test_what_discover_offers_is_warned_of_where_its_schema_has_slips(caplog: py
             {"streams": [WANTED, {"sync_mode": "incremental"}]},
             r"catalog.json: streams\[1\].stream: found nothing, expected a value",
         ),
-        ({"streams": {}}, r'catalog.json: expected \{"streams": \[...\]\}'),
-        ([], "a configured catalog"),
+        ({"streams": {}}, r'catalog.json: found an object, expected \{"streams": \[...\]\}'),
+        ([], "found a list, .* a configured catalog"),
         ('{"streams": [', r"catalog.json:1:14: is not JSON"),
     ],
 )

@@ -85,18 +85,18 @@ def test_a_store_that_is_only_looked_at_is_not_touched(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "where", "said"),
     [
-        ({}, "state_provider.type", "found NoneType, expected a string"),
+        ({}, "state_provider.type", "found null, expected a string"),
         ({"type": "lokal"}, "state_provider.type", "unknown type 'lokal'; did you mean 'local'?"),
         ({"type": "local", "confg": {}}, "state_provider", "unknown key 'confg'; did you mean 'config'?"),
-        ({"type": "local"}, "state_provider.config.path", "found NoneType, expected a string"),
-        ({"type": "local", "config": {"path": 3}}, "state_provider.config.path", "found int, expected a string"),
+        ({"type": "local"}, "state_provider.config.path", "found null, expected a string"),
+        ({"type": "local", "config": {"path": 3}}, "state_provider.config.path", "found a number, expected a string"),
         (
             {"type": "local", "config": {"paht": "x"}},
             "state_provider.config",
             "unknown key 'paht'; did you mean 'path'?",
         ),
-        ({"type": "local", "config": "x"}, "state_provider.config", "found str, expected keys and values"),
-        (["local"], "state_provider", "found list, expected keys and values"),
+        ({"type": "local", "config": "x"}, "state_provider.config", "found a string, expected keys and values"),
+        (["local"], "state_provider", "found a list, expected keys and values"),
         ("ftp://host/x", "ftp://host/x", "the object store cannot be opened"),
     ],
 )
