@@ -35,7 +35,7 @@ from cdk.state.stored_positions import PartitionEntries, insert_entries, split_e
 StateFile: TypeAlias = dict[str, Any]
 """The content of a state file, or an object in it. `Any`: unexpected content raises BadState where it is used."""
 
-_FORMAT = "spark-cdk/4"
+_FORMAT = "spark-cdk-table-state/1"
 _REMEDY = (
     "restore the file, take an earlier state with `spark-cdk state rollback`, or have the stream read from its start "
     "with `spark-cdk state reset`"
@@ -194,7 +194,8 @@ class StateBlobs:
             expected = f"the JSON an earlier run wrote; {_REMEDY}"
             raise BadState(path, str(error), expected, stream=self._stream) from error
         if not isinstance(blob, dict) or blob.pop("format", None) != _FORMAT:
-            raise BadState(path, blob, f'a state of the format "{_FORMAT}"', stream=self._stream)
+            expected = f'a state of the format "{_FORMAT}"; a newer kit may have written it: upgrade, or {_REMEDY}'
+            raise BadState(path, blob, expected, stream=self._stream)
         if blob.pop("digest", None) is None or _with_digest(b"{" + data[_DIGEST_BYTES:]) != data:
             expected = f"the file as a run wrote it; {_REMEDY}; to change a state, use `spark-cdk state set`"
             raise BadState(path, "a file that does not match the digest in it", expected, stream=self._stream)

@@ -30,18 +30,20 @@ from cdk.state.slice import Partition
 from cdk.state.stored_positions import PartitionEntries
 from tests.spark.users_table import blobs, opened, saved, wrote
 
+FORMAT = b"spark-cdk-table-state/1"
+
 
 @pytest.mark.parametrize(
     ("content", "kind", "problem"),
     [
         (None, StateError, "this file is missing; restore it, or move the table away"),
         (b"", BadState, "expected the JSON an earlier run wrote"),
-        (b'{"format": "spark-cdk/4"', BadState, "expected the JSON an earlier run wrote; restore the file, take"),
-        (b"[]", BadState, 'expected a state of the format "spark-cdk/4"'),
-        (b'{"format": "spark-cdk/99"}', BadState, 'expected a state of the format "spark-cdk/4"'),
-        (b'{"format": "spark-cdk/4"}', BadState, "expected the fields an earlier run wrote"),
+        (b'{"format": "%s"' % FORMAT, BadState, "expected the JSON an earlier run wrote; restore the file, take"),
+        (b"[]", BadState, 'expected a state of the format "spark-cdk-table-state/1"'),
+        (b'{"format": "spark-cdk/4"}', BadState, "a newer kit may have written it: upgrade, or restore the file, take"),
+        (b'{"format": "%s"}' % FORMAT, BadState, "expected the fields an earlier run wrote"),
         (
-            b'{"format": "spark-cdk/4", "stream": "users", "pending": [], "history": [], "what": 1}',
+            b'{"format": "%s", "stream": "users", "pending": [], "history": [], "what": 1}' % FORMAT,
             BadState,
             "expected the fields an earlier run wrote",
         ),
