@@ -95,12 +95,13 @@ def _partition(file: TableFile) -> tuple[tuple[str, bool, str], ...]:
 
 
 def _groups_by_size(files: Sequence[TableFile]) -> Iterator[list[TableFile]]:
-    group: list[TableFile] = []
+    group, size = list[TableFile](), 0
     for file in files:
-        if sum(member.size for member in group) + file.size > LARGE_BYTES:
+        if size + file.size > LARGE_BYTES:
             yield group
-            group = []
+            group, size = [], 0
         group.append(file)
+        size += file.size
     yield group
 
 
