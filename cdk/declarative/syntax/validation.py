@@ -90,8 +90,8 @@ def validate(model: type[M], value: Json) -> tuple[M | None, Sequence[ManifestPr
 def _built(shape: Shape, value: JsonValue, keys: Keys, problems: _Problems) -> object:  # noqa: C901, PLR0911 - one case a shape
     """Return what a value of a shape becomes; _INVALID if it has problems that are certain, which are added."""
     match shape:
-        case Part(model=model):
-            return _part(model, shape, value, keys, problems)
+        case Part():
+            return _part(shape, value, keys, problems)
         case AnyOf():
             return _member(shape, value, keys, problems)
         case Either():
@@ -224,7 +224,8 @@ def _member(shape: AnyOf, value: JsonValue, keys: Keys, problems: _Problems) -> 
     return _INVALID
 
 
-def _part(model: type[Struct], shape: Part, value: JsonValue, keys: Keys, problems: _Problems) -> object:
+def _part(shape: Part, value: JsonValue, keys: Keys, problems: _Problems) -> object:
+    model = shape.model
     if isinstance(value, model):
         return value
     if not isinstance(value, Mapping):
