@@ -3375,6 +3375,12 @@ BUGS = [
         "_is_interpreted(key)",
     ),
     Bug(
+        "an escape in the path of a command is sent as it is",
+        "authoring/drafts/curl",
+        '(url.path or "/").split("/")',
+        'unquote(url.path or "/").split("/")',
+    ),
+    Bug(
         "pages that a body asks for are asked for there",
         "authoring/detection",
         'default_location = part or "query"',

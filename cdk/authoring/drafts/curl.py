@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import count
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -136,24 +136,24 @@ class _Request:
         self._session = {} if login is None else login.requester
         self._secrets: list[str] = []
         self._parameters: dict[str, Parameter] = {}
-        url, data = self._url(), self._data()
+        url, data = self._url(), options.data
         self.host, self.path = url.hostname or "", [unquote(part) for part in url.path.split("/") if part]
         self.requester: JsonObject = {"type": "HttpRequester"}
         self._login(url)
         in_query = data if options.get else []
         query = _once(pair for text in (url.query, *in_query) for pair in parse_qsl(text, keep_blank_values=True))
-        end = not self.path or url.path.endswith("/")
-        path = [self._value("path", part, in_path) for part in self.path]
+        # Not decoded: `group%2Fproject` is one part of a path.
+        path = [self._value("path", part, in_path) for part in (url.path or "/").split("/")]
         self.requester |= {
             "url_base": f"{url.scheme}://{url.netloc.rpartition('@')[2]}",
-            "path": "/".join(["", *path, *([""] if end else [])]),
+            "path": "/".join(path),
             "http_method": (options.method or ("POST" if data and not options.get else "GET")).upper(),
         }
         if parameters := self._fields("query", query):
             self.requester["request_parameters"] = parameters
         if headers := self._headers():
             self.requester["request_headers"] = headers
-        if data and not options.get:
+        if any(data) and not options.get:
             self.requester["request_body"] = self._body("&".join(data))
 
     @property
@@ -235,14 +235,6 @@ class _Request:
         except ValueError:
             pass
         raise ConfigError("the URL of the curl command is invalid, expected one such as https://api.example.com/orders")
-
-    def _data(self) -> Sequence[str]:
-        if any(text.startswith("@") for _, text in self._options.data):
-            raise ConfigError("the curl command reads its data from a file (@); write the data into the command")
-        return [
-            f"{text.partition('=')[0]}={quote(text.partition('=')[2])}" if flag == "--data-urlencode" else text
-            for flag, text in self._options.data
-        ]
 
     def _login(self, url: SplitResult) -> None:
         """Set the authenticator from the first login in the command: user, bearer token, or Authorization header."""
@@ -381,7 +373,8 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _looks_random(value: str) -> bool:
-    """Whether a value looks like a secret: long, of letters and digits, and not a date, URL or UUID."""
+    """Whether a value, possibly escaped as in a URL, looks like a secret: letters and digits, no date, URL or UUID."""
+    value = unquote(value)
     if _OPAQUE.fullmatch(value) is None or "://" in value:
         return False
     for kind in (datetime.fromisoformat, UUID):

@@ -5,10 +5,12 @@ import shlex
 from argparse import SUPPRESS, ArgumentError, ArgumentParser, Namespace
 from functools import partial
 from typing import NoReturn
+from urllib.parse import quote
 
 from cdk.base.errors import ConfigError
 
 _DATA = ("-d", "--data", "--data-raw", "--data-binary", "--data-ascii", "--data-urlencode", "--json")
+_NO_FILE = ("--data-raw", "--data-urlencode")
 _VALUES = {
     "method": ("-X", "--request"),
     "url": ("--url",),
@@ -45,7 +47,7 @@ def curl_options(command: str) -> Namespace:
     parser.add_argument("-H", "--header", dest="headers", action="append", default=[])
     parser.add_argument("-G", "--get", dest="get", action="store_true", default=False)
     for name in _DATA:
-        parser.add_argument(name, dest="data", action="append", default=[], type=partial(_flagged, name))
+        parser.add_argument(name, dest="data", action="append", default=[], type=partial(_data, name))
     for dest, flags in _VALUES.items():
         parser.add_argument(*flags, dest=dest, default=None)
     parser.add_argument(*_SWITCHES, dest="switch", action="store_true")
@@ -92,5 +94,10 @@ def _unescaped(text: str) -> str:
         ) from None
 
 
-def _flagged(flag: str, text: str) -> tuple[str, str]:
-    return flag, text
+def _data(flag: str, text: str) -> str:
+    """Return the data that curl sends for an option. Raises ConfigError: when that is the content of a file."""
+    name, equals, content = text.partition("=")
+    is_encoded = flag == "--data-urlencode"
+    if (is_encoded and not equals and "@" in name) or (flag not in _NO_FILE and text.startswith("@")):
+        raise ConfigError("the curl command reads its data from a file (@); write the data into the command")
+    return f"{name}={quote(content)}" if is_encoded else text

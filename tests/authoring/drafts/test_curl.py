@@ -63,10 +63,12 @@ def test_what_a_command_sends_is_read_with_its_secrets_in_the_config(
         ("-d a=1 -d b=x%20y", "POST", b"a=1&b=x+y"),
         ("""--json '{"filter": {"state": "open", "n": [1]}}'""", "POST", b'{"filter":{"state":"open","n":[1]}}'),
         ("-X PUT --data-urlencode 'q=a&b'", "PUT", b"q=a%26b"),
+        ("--data-raw '@a=1'", "POST", b"%40a=1"),
+        ("-d ''", "POST", None),
         (r"""--json $'{"a": "it\'s \u0021\x21\xc3\xa9\\n."}'""", "POST", '{"a":"it\'s !!é\\n."}'.encode()),
     ],
 )
-def test_data_is_a_body(tmp_path: Path, options: str, method: str, body: bytes) -> None:
+def test_data_is_a_body(tmp_path: Path, options: str, method: str, body: bytes | None) -> None:
     manifest = tmp_path / "manifest.yaml"
     manifest.write_text(manifest_text(draft_of_curl(f"curl {options} {URL}")))
     api = MockApi()
@@ -137,6 +139,18 @@ def test_a_slash_at_the_end_of_a_path_is_sent() -> None:
     assert paths == ["/", "/", "/orders/", "/orders"]
 
 
+def test_escapes_in_a_path_are_sent_as_they_are(tmp_path: Path) -> None:
+    url = "https://api.example.com/projects/group%2Fproject%3F/issues"
+    manifest = tmp_path / "manifest.yaml"
+    manifest.write_text(manifest_text(draft_of_curl(f"curl {url}")))
+    api = MockApi()
+    api.get("/projects/group%2Fproject%3F/issues").returns(json=ROWS)
+
+    run = read(manifest, transport=api)
+
+    assert (run.records_of("issues"), [request.url for request in api.requests]) == (ROWS, [url])
+
+
 @pytest.mark.parametrize(
     ("accept", "sent"),
     [
@@ -168,6 +182,7 @@ def test_data_of_a_get_is_parameters() -> None:
         f"curl '{URL}?api_key={SECRET}'",
         "curl 'https://api.example.com/orders?appid=0f3c9a7b6d5e4f3a2b1c0d9e'",
         "curl https://api.example.com/bot123456:0f3c9a7b6d5e4f3a2b1c0d9e/orders",
+        "curl https://api.example.com/bot123456%3A0f3c9a7b6d5e4f3a2b1c0d9e/orders",
         f'curl --json \'{{"auth": {{"password": "{SECRET}"}}}}\' {URL}',
         f"curl -d client_secret={SECRET} {URL}",
         f"curl -H 'Cookie: sid={SECRET}' {URL}",
@@ -247,9 +262,10 @@ def test_what_looks_like_an_expression_is_sent_as_it_is(tmp_path: Path) -> None:
         ("curl 'https://a", "No closing quotation"),
         ("curl", "found 0 URLs"),
         ("curl https://a https://b", "found 2 URLs"),
-        ("curl https://a | jq .data", "leave out what stands behind the command, such as `| jq`"),
+        ("curl https://a | jq .data", r"remove what follows the command, such as `\| jq`"),
         ("curl ftp://a", "the URL of the curl command is invalid"),
         ("curl -d @body.json https://a", "reads its data from a file"),
+        ("curl --data-urlencode q@body.txt https://a", "reads its data from a file"),
         ("curl -d plain https://a", "neither a JSON object nor a form"),
         ("curl --json [1] https://a", "is JSON, expected an object"),
         ("curl -F file=@a --form x=y https://a", "found the options -F, --form of curl"),
