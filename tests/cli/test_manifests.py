@@ -396,7 +396,7 @@ def test_a_config_that_cannot_be_saved_is_told_all_the_same(tmp_path: Path) -> N
     said: list[Any] = []
 
     class Kept:
-        def say(self, message: Any) -> None:
+        def write_message(self, message: Any) -> None:
             said.append(message.control.connector_config.config)
 
     ProtocolEvents(Kept(), tmp_path / "gone" / "c.json").config_changed({"a": 1})  # type: ignore[arg-type] # all it uses

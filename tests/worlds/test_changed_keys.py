@@ -59,6 +59,7 @@ def _refused(before: Sequence[tuple[str, Json]], held: Json, mode: str, kind: Js
 @example([("append_dedup", DATE), ("append_dedup", JSON)], ["2024-01-01"], False)
 @example([("append_dedup", INTEGER), ("append_dedup", STRING)], [1.0], False)
 @example([("append_dedup", BOOLEAN), ("append_dedup", STRING)], [1.0], True)
+@example([("append", INTEGER), ("append", BIG)], [1e38], False)
 @settings(max_examples=30)
 @given(_steps(STRING, JSON, DATE, INTEGER, NUMBER, BOOLEAN, BIG), st.lists(IDS, min_size=1, max_size=4), st.booleans())
 def test_each_key_has_one_row_or_its_change_is_refused(

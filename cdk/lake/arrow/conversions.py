@@ -193,12 +193,12 @@ def _big_integer(value: object) -> Decimal:
         # Digits are counted first, because Python refuses to parse a number with thousands of digits.
         size: float | Decimal = int(digits) if len(digits) <= MOST_DIGITS else 10**MOST_DIGITS
         number = -size if value.startswith("-") else size
-    elif not _is_integral(number := _number(value)):
+    elif not _is_integral(number := _as_written(_number(value))):
         raise CoercionError("not an integer")
     # `abs` would round a Decimal to the digits of its context.
     if not -(10**MOST_DIGITS) < number < 10**MOST_DIGITS:
         raise CoercionError(f"more than {MOST_DIGITS} digits")
-    return Decimal(int(_as_written(number)))
+    return Decimal(int(number))
 
 
 def _as_written(number: float | Decimal) -> float | Decimal:

@@ -88,7 +88,9 @@ def test_a_number_s_text_reads_back_the_same(values: list[float | None]) -> None
     texts = moved(values, DOUBLE, TEXT)
 
     assert [None if text is None else repr(float(text)) for text in texts] == [
-        None if value is None else repr(value) for value in values
+        # A string column has one spelling of 0.
+        None if value is None else repr(value + 0.0)
+        for value in values
     ]
 
 
