@@ -32,7 +32,7 @@ def changed(draw: st.DrawFn) -> tuple[str, Json]:
     name = draw(st.sampled_from(OURS))
     value = deepcopy(sample(Component.registry[name], full=draw(st.booleans())))
     keys = draw(st.sampled_from([*places(value, ())]))
-    holder = part_at(value, keys[:-1])
+    holder: Json = part_at(value, keys[:-1])
     match draw(st.sampled_from(("replace", "remove", "rename"))):
         case "replace":
             holder[keys[-1]] = deepcopy(draw(st.sampled_from(VALUES)))
