@@ -11,11 +11,13 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from msgspec import Struct
 
 from cdk.base.errors import StateError
+from cdk.lake.arrow.columns import RAW_ID
 from cdk.lake.arrow.type_promotion import common_type
 from cdk.lake.delta.pinned_table import PinnedTable
 from cdk.lake.delta.table_state import COMPLETE, TableState
@@ -157,16 +159,19 @@ def check_columns_stay(table: PinnedTable, before: pa.Schema) -> None:
 def check_rows(table: PinnedTable, saved: TableState, *, number: int, others: Collection[str]) -> None:
     """Raise StateError when the table's rows contradict the marker's state, whose commit is no longer in the log.
 
-    RESTORE removes the files of that commit. A program that joins files may do so, too, but then the number of rows is
-    the same and some file is at least as new. number: of the state. others: other pipelines that write to the table.
+    RESTORE removes the files and the rows of that commit. A program that joins files removes only the files. If no id
+    of the rows is known, their number has to be the same then, and some file as new. number: of the state. others:
+    other pipelines that write to the table.
     """
     version, files = table.oldest()
     rows = counted_rows(files)
     if saved.rows is None or rows is None or not saved.newest or not files.keys().isdisjoint(saved.newest):
         return
+    if saved.newest_ids and _has_row(table, saved.newest_ids):
+        return
     # A program that joins files rewrites the rows of that commit; the clocks of two machines may differ.
     joined = not files or max(file.modified for file in files.values()) >= saved.newest_ms - _CLOCKS_DIFFER
-    if (rows == saved.rows and joined) or (rows > saved.rows and others):
+    if not saved.newest_ids and ((rows == saved.rows and joined) or (rows > saved.rows and others)):
         return
     raise table.state_error(
         f"state {number} and the table's rows contradict each other: with it, the table had {saved.rows:,} rows, and "
@@ -175,6 +180,14 @@ def check_rows(table: PinnedTable, saved: TableState, *, number: int, others: Co
         "with `spark-cdk state rollback`, which may be this one if another program has added or deleted the rows, or "
         "have everything read again with `spark-cdk state reset`"
     )
+
+
+def _has_row(table: PinnedTable, ids: Sequence[str]) -> bool:
+    """Whether the table has a row with one of these ids."""
+    if RAW_ID not in table.schema.names:
+        return False
+    known = pa.array(ids, pa.string())
+    return any(pc.any(pc.is_in(batch.column(0), value_set=known)).as_py() for batch in table.scan([RAW_ID]))
 
 
 def check_row_moves(table: PinnedTable, row_moves: Sequence[int]) -> None:

@@ -40,6 +40,7 @@ _REMEDY = (
     "restore the file, take an earlier state with `spark-cdk state rollback`, or have the stream read from its start "
     "with `spark-cdk state reset`"
 )
+_TUPLES = ("history", "newest", "newest_ids", "keys", "json_keys")
 _NONCE_BITS = 20
 """How many random bits a version ends with."""
 
@@ -126,7 +127,7 @@ class StateBlobs:
             self._stacks[version] = {tuple(of): stack for of, stack in self._expanded(blob, version)}
             pending, logged = (_files(blob.pop(name)) for name in ("pending", "logged"))
             return TableState(
-                **{**blob, **{name: tuple(blob.get(name, ())) for name in ("history", "newest", "keys", "json_keys")}},
+                **{**blob, **{name: tuple(blob.get(name, ())) for name in _TUPLES}},
                 pending=pending or (),
                 logged=logged,
             )

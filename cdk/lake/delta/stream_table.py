@@ -229,8 +229,10 @@ class StreamTable(PinnedTable):
         self._check_marker()
         self._check_not_restored()
         version = successor(self._last_version if before is None else before)
-        receipt, rows = self._checked(receipt, files, None if overwrite else [file.path for file in remove], change)
-        saved = self._completed(saved, files, () if overwrite else remove, logged, rows, overwrite=overwrite)
+        leaving = None if overwrite else [file.path for file in remove]
+        receipt, rows = self._checked(receipt, files, leaving, change)
+        saved = self._completed(saved, logged, rows)
+        saved = saved.with_newest(files, self.saved, leaving, adds=receipt.added > 0)
         self.check_files(files)
         crash_point("before_state_blob")
         self.draft(version, saved)
@@ -296,24 +298,13 @@ class StreamTable(PinnedTable):
             check_same_table(self, self.saved)
         self._checked_version = self.version
 
-    def _completed(
-        self,
-        saved: TableState,
-        files: Sequence[DataFile],
-        remove: Sequence[TableFile],
-        logged: Sequence[DataFile] | None,
-        rows: int | None,
-        *,
-        overwrite: bool,
-    ) -> TableState:
-        """Return the state completed with what only the table knows: its history, row count and newest files."""
+    def _completed(self, saved: TableState, logged: Sequence[DataFile] | None, rows: int | None) -> TableState:
+        """Return the state completed with what only the table knows: its history, row count and id."""
         named = None if logged is None else tuple(logged)
         history = tuple(self.states)[: _RETAINED_STATES - 1]  # and this one
-        saved = replace(
+        return replace(
             saved, history=history, logged=named, logged_version=self.logged_version, rows=rows, table_id=self.table_id
         )
-        leaving = {file.path for file in remove}
-        return saved.with_newest(files, self.saved, lambda path: not overwrite and path not in leaving)
 
     @property
     def logged_version(self) -> int | None:

@@ -1,6 +1,6 @@
 """The state that a table stores for its stream between runs, and the metadata that a commit puts into the log."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from deltalake import CommitProperties, Transaction
 from msgspec import Struct
@@ -96,6 +96,8 @@ class TableState(Struct, frozen=True):
     """Some files of the newest commit that added any, without those that a later commit removed."""
     newest_ms: int = 0
     """When the last of `newest` was written, in milliseconds since 1970; not a version, unlike `logged_version`."""
+    newest_ids: tuple[str, ...] = ()
+    """The ids of some rows that the newest commit added that added any; empty: unknown."""
     history: tuple[int, ...] = ()
     """Versions of earlier states, newest first."""
 
@@ -111,16 +113,23 @@ class TableState(Struct, frozen=True):
         return *settings, self.state, self.pending, self.records, self.rows_before, self.source
 
     def with_newest(
-        self, files: Sequence[DataFile], before: "TableState | None", stays: Callable[[str], bool]
+        self, files: Sequence[DataFile], before: "TableState | None", leaving: Collection[str] | None, *, adds: bool
     ) -> "TableState":
-        """Return this state with `newest` set: from `files`, or if empty, the files of `before` that stay."""
-        if files:
-            newest = files[-_NEWEST:]
-            paths, written_ms = tuple(file.path for file in newest), max(file.modified for file in newest)
-            return replace(self, newest=paths, newest_ms=written_ms)
-        if before is None:
-            return replace(self, newest=(), newest_ms=0)
-        return replace(self, newest=tuple(filter(stays, before.newest)), newest_ms=before.newest_ms)
+        """Return this state with `newest` set: from `files`, or if empty, the files of `before` that stay.
+
+        leaving: paths of the files that the commit removes; None: all. adds: whether it adds rows.
+        """
+        ids = tuple(file.last_id for file in files if file.last_id)[-_NEWEST:]
+        if not (ids or adds or before is None):
+            ids = before.newest_ids
+        newest = files[-_NEWEST:]
+        paths, written_ms = tuple(file.path for file in newest), max((file.modified for file in newest), default=0)
+        if before is not None and not files:
+            paths, written_ms = (
+                tuple(f for f in before.newest if leaving is not None and f not in leaving),
+                before.newest_ms,
+            )
+        return replace(self, newest=paths, newest_ms=written_ms, newest_ids=ids)
 
 
 def commit_properties(

@@ -235,7 +235,7 @@ def _compare(merge: TableMerge, name: str, file: TableFile) -> _Compared:
 
 def _write_winners(merge: TableMerge, part: _Part) -> list[DataFile]:
     rows = read_rows(merge.source, part.path, {}, merge.table.schema)
-    return merge.table.write(_selected(rows, lambda numbers: pc.is_in(numbers, value_set=part.rows)))
+    return merge.table.write(_selected(rows, lambda numbers: pc.is_in(numbers, value_set=part.rows)), new=True)
 
 
 def _selected(batches: Iterator[pa.RecordBatch], which: Callable[[pa.Array], pa.Array]) -> Iterator[pa.RecordBatch]:

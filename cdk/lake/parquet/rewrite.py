@@ -46,12 +46,12 @@ class TableLayout(Struct, frozen=True):
         """
         return read_rows(self.root, file.path, file.partition, self.schema, self.schema.names)
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> list[DataFile]:
+    def write(self, batches: Iterable[pa.RecordBatch], *, new: bool = False) -> list[DataFile]:
         """Write rows, cast to the table's columns, to new files; these are invisible until a commit names them.
 
-        If reading or writing a batch fails, no file remains.
+        new: whether all rows were just read. If reading or writing a batch fails, no file remains.
         """
-        writer = TableWriter(self.root, self.schema, self.bounded, self.partition_by)
+        writer = TableWriter(self.root, self.schema, self.bounded, self.partition_by, new=new)
         try:
             for batch in batches:
                 writer.write([cast_batch(batch, self.schema)])

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from msgspec import Struct, field
 
 from cdk.lake.arrow.cast import cast_batch
+from cdk.lake.arrow.columns import RAW_ID
 from cdk.lake.parquet.partitioning import PartitionValues, split
 from cdk.lake.storage.folder import Folder, as_folder
 
@@ -60,6 +61,8 @@ class DataFile(Struct, frozen=True):
     """Statistics for Delta's log, JSON."""
     partition: PartitionValues = field(default_factory=dict)
     """The value that all its rows have in each partition column, spelled as in Delta's log."""
+    last_id: str = ""
+    """The greatest id of its rows if all of them were just read; empty if they may have been in the table before."""
 
     def nulls_of(self, key: str) -> int:
         """Return the number of rows without a value in a column of the key: all rows if the file lacks the column."""
@@ -90,10 +93,15 @@ class TableWriter:
         bounded: Collection[str] = (),
         partition_by: Sequence[str] = (),
         limits: Limits = DEFAULT_LIMITS,
+        *,
+        new: bool = False,
     ) -> None:
-        """Write to `root`. bounded: columns whose bounds go into the log. partition_by: the partition columns."""
+        """Write to `root`. bounded: columns whose bounds go into the log. partition_by: the partition columns.
+
+        new: whether all rows were just read.
+        """
         self._root, self._schema, self._by = as_folder(root), schema, tuple(partition_by)
-        self._limits = limits
+        self._limits, self._new = limits, new
         # Delta has no bounds for partition columns: the partition is their value.
         self._bounded = [name for name in bounded if name not in self._by]
         self._buffered: list[pa.RecordBatch] = []
@@ -169,7 +177,7 @@ class TableWriter:
             if len(self._parts) >= self._limits.partitions:
                 self._finish(next(iter(self._parts)))
             partition = dict(zip(self._by, texts, strict=True))
-            part = _PartWriter(self._root, self._schema, self._bounded, partition, self._limits)
+            part = _PartWriter(self._root, self._schema, self._bounded, partition, self._limits, new=self._new)
         self._parts[texts] = part
         return part
 
@@ -182,10 +190,17 @@ class _PartWriter:
     """Writes the rows of one partition, or of an unpartitioned table, file after file."""
 
     def __init__(
-        self, root: Folder, schema: pa.Schema, bounded: Collection[str], partition: PartitionValues, limits: Limits
+        self,
+        root: Folder,
+        schema: pa.Schema,
+        bounded: Collection[str],
+        partition: PartitionValues,
+        limits: Limits,
+        *,
+        new: bool,
     ) -> None:
         self._root, self._schema, self._bounded, self._partition = root, schema, bounded, partition
-        self._limits = limits
+        self._limits, self._new = limits, new
         self._footers: list[pq.FileMetaData] = []
         self._buffered: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
@@ -255,8 +270,10 @@ class _PartWriter:
             self._sink.close()
         info = self._root.make_durable(self._name)
         footer = self._footers.pop()
-        stats = stats_of(footer, self._bounded)
-        self._files.append(DataFile(self._name, info.size, footer.num_rows, info.modified, stats, self._partition))
+        stats, last_id = stats_of(footer, self._bounded), _last_id(footer) if self._new else ""
+        self._files.append(
+            DataFile(self._name, info.size, footer.num_rows, info.modified, stats, self._partition, last_id)
+        )
         self._writer = self._sink = None
         self._name = ""
 
@@ -303,6 +320,14 @@ def stats_of(metadata: pq.FileMetaData, names: Collection[str]) -> str:
     return orjson.dumps(
         {"numRecords": metadata.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
     ).decode()
+
+
+def _last_id(metadata: pq.FileMetaData) -> str:
+    """Return the greatest row id in a Parquet file; empty if it has none."""
+    groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
+    columns = [group.column(n) for group in groups for n in range(metadata.num_columns)]
+    bounds = [column.statistics for column in columns if column.path_in_schema == RAW_ID]
+    return max((bound.max for bound in bounds if bound is not None and bound.has_min_max), default="")
 
 
 def _is_comparable(value: object) -> bool:

@@ -67,7 +67,7 @@ class TaskWriter:
     def new(self) -> TableWriter:
         """Return a writer of new files with the target's current columns."""
         target = self._target
-        return TableWriter(target.root, self._rows.schema, target.bounded, target.partition_by, self.limits)
+        return TableWriter(target.root, self._rows.schema, target.bounded, target.partition_by, self.limits, new=True)
 
     def batch(self, records: Sequence[Record], runs: Runs, sources: Sequence[Record | None]) -> pa.RecordBatch:
         """Convert records of a slice to rows that are newer than its earlier ones.

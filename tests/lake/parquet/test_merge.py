@@ -101,6 +101,16 @@ def test_only_the_files_that_are_touched_are_written_anew(tmp_path: Path) -> Non
     assert len(table.contents()) == 21
 
 
+def test_a_file_names_the_id_of_its_last_row_if_all_its_rows_were_just_read(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.take([row(1, 1), row(2, 1)])
+
+    rewritten, read = table.take([row(2, 2), row(3, 1), row(3, 0)]).add
+
+    assert rewritten.last_id == ""
+    assert read.last_id == max(pq.read_table(tmp_path / read.path)["_airbyte_raw_id"].to_pylist())
+
+
 def test_a_row_older_than_the_tables_is_left_out(tmp_path: Path) -> None:
     table = Table(tmp_path)
     table.take([row(1, 5), row(2, 5)])
