@@ -70,8 +70,8 @@ _ESCAPE = re.compile(
 )
 _REPLACEMENT = rb"\ufffd"
 
-# The messages of orjson about integers of more than 64 bits, and about more than 254 levels.
-_BEYOND_ORJSON = re.compile("64-bit|[Rr]ecursion")
+# The messages of orjson about integers of more than 64 bits, about more than 254 levels, and about half a character.
+_BEYOND_ORJSON = re.compile("64-bit|[Rr]ecursion|surrogates")
 
 _decode = msgspec.json.Decoder().decode
 
@@ -126,12 +126,18 @@ class SerializedJson(ABC):
 
 
 def to_json(
-    value: object, default: Callable[[Any], object] | None = None, *, sort: bool = False, indent: bool = False
+    value: object,
+    default: Callable[[Any], object] | None = None,
+    *,
+    sort: bool = False,
+    indent: bool = False,
+    strict: bool = False,
 ) -> bytes:
     """The JSON text of a value: UTF-8, without whitespace; integers of any size.
 
     default: converts values that are not JSON, as in `json.dumps`. sort: sort names. indent: for people, two spaces per
-    level. Raises TypeError: the value contains something that JSON cannot represent.
+    level. strict: refuse half a character, which is otherwise written as an escape, for `from_json`.
+    Raises TypeError: the value contains something that JSON cannot represent.
     """
     options = (orjson.OPT_SORT_KEYS if sort else 0) | (orjson.OPT_INDENT_2 if indent else 0)
     try:
@@ -142,13 +148,13 @@ def to_json(
     try:
         return json.dumps(
             value,
-            default=default or _small,
+            default=partial(_plain, default=default),
             sort_keys=sort,
             indent=2 if indent else None,
             separators=(",", ": " if indent else ":"),
             ensure_ascii=False,
             allow_nan=False,
-        ).encode()
+        ).encode(errors="strict" if strict else "backslashreplace")
     except (ValueError, RecursionError) as error:
         raise TypeError(str(error)) from None
 
@@ -162,9 +168,16 @@ def fragment(value: object, default: Callable[[Any], object] | None = None) -> o
     return default(value)
 
 
-def _small(value: object) -> object:
-    """A date, a UUID or a similar value in the form that orjson gives it. Raises TypeError."""
-    return json.loads(value.json_text()) if isinstance(value, SerializedJson) else orjson.loads(orjson.dumps(value))
+def _plain(value: object, default: Callable[[Any], object] | None) -> object:
+    """Convert a value for `json` as orjson does: dates and UUIDs to text, others by `default`. Raises TypeError."""
+    if isinstance(value, SerializedJson):
+        return json.loads(value.json_text())
+    try:
+        return orjson.loads(orjson.dumps(value))
+    except TypeError:
+        if default is None:
+            raise
+        return default(value)
 
 
 def canonical(value: object) -> str:
@@ -173,7 +186,7 @@ def canonical(value: object) -> str:
     Types count (`1` and `"1"` differ). Raises NotJson: JSON cannot represent the value.
     """
     try:
-        return to_json(value, sort=True).decode()
+        return to_json(value, sort=True, strict=True).decode()
     except TypeError as error:
         raise NotJson(f"found a value that JSON cannot hold ({error})") from None
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any, cast
@@ -89,6 +90,9 @@ def run(argv: Sequence[str], source: Source | None = None) -> int:
 
     source: the connector, if this is the program of one; the commands are then those of the protocol and `preview`.
     """
+    if isinstance(sys.stdout, TextIOWrapper):
+        # As Python does for standard error: a record may hold half a character, and a terminal may not have them all.
+        sys.stdout.reconfigure(errors="backslashreplace")
     name = "spark-cdk" if source is None else source.name or type(source).__name__
     app = click.Group(
         name,

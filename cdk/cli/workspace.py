@@ -13,12 +13,13 @@ from cdk.base.documents import read_document
 from cdk.base.errors import CdkError, ConfigError, ConnectorExit
 from cdk.base.secret_masking import HIDDEN, SHORTEST, Secrets
 from cdk.base.secret_names import looks_secret, surely_secret
-from cdk.base.values import Json, JsonValue, Keys, map_leaves, walk
+from cdk.base.values import Json, JsonValue, Keys, map_leaves, map_strings, walk
 from cdk.base.yaml_file import YamlFile
 from cdk.cli.authoring.file_checks import kind_of
 from cdk.cli.authoring.new import drafted
 from cdk.cli.pipeline_from_file import file_pipeline
 from cdk.cli.state.options import PipelineFile
+from cdk.lake.arrow.json_text import valid
 from cdk.sources.discovery import find_source
 from cdk.sources.environment import env_file_secrets, environment
 from cdk.sources.variables import has_lookups, named_values, with_variables
@@ -133,8 +134,11 @@ class Workspace:
 
 
 def masked(answer: Mapping[str, object], secrets: Secrets) -> Json:
-    """Mask an answer: known secrets, and values whose names say that they are secret."""
-    return map_leaves(secrets.mask_json(answer), _hidden)
+    """Mask an answer: known secrets, and values whose names say that they are secret.
+
+    Half a character, which neither a page nor a model of pydantic can hold, becomes an escape.
+    """
+    return map_strings(map_leaves(secrets.mask_json(answer), _hidden), valid, names=True)
 
 
 def shown_error(error: Exception | SystemExit) -> str:

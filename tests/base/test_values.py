@@ -12,7 +12,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdk.base.errors import FatalError
-from cdk.base.values import Json, Location, canonical, dotted, from_json, map_strings, referenced, to_json, walk
+from cdk.base.values import (
+    Json,
+    Location,
+    SerializedJson,
+    canonical,
+    dotted,
+    from_json,
+    map_strings,
+    referenced,
+    to_json,
+    walk,
+)
 
 OBJECTS = st.dictionaries(st.text(max_size=3), st.integers(-9, 9) | st.dictionaries(st.text(max_size=2), st.booleans()))
 WHOLE = st.integers() | st.integers(-(10**40), 10**40) | st.sampled_from([2**63, 2**64 - 1, 2**64, -(2**63) - 1])
@@ -22,6 +33,11 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 BREAKING = b'{}[]",:\\u0d8.eE+-ntf\x00\x1f\n\xff\xc3 19'
+
+
+class Serialized(SerializedJson):
+    def json_text(self) -> bytes:
+        return b'{"c":1}'
 
 
 def nested(levels: int) -> Json:
@@ -97,12 +113,21 @@ def test_half_a_character_hides_nothing_else_that_is_no_json(wrong: str) -> None
 
 @pytest.mark.parametrize("beside", [1, 2**64], ids=["fast", "slow"])
 def test_a_text_of_a_large_number_is_that_of_a_small_one_otherwise(beside: int) -> None:
-    value = {"b": beside, "a": ["é", datetime(2024, 1, 2, tzinfo=UTC)]}
+    value: Json = {"b": beside, "a": ["é", datetime(2024, 1, 2, tzinfo=UTC)]}
 
     assert to_json(value) == f'{{"b":{beside},"a":["é","2024-01-02T00:00:00+00:00"]}}'.encode()
     assert canonical(value) == f'{{"a":["é","2024-01-02T00:00:00+00:00"],"b":{beside}}}'
     assert to_json([{"b": beside}], indent=True) == f'[\n  {{\n    "b": {beside}\n  }}\n]'.encode()
     assert to_json([object(), beside], lambda _: "it") == f'["it",{beside}]'.encode()
+    assert to_json([*value["a"], beside], str) == f'["é","2024-01-02T00:00:00+00:00",{beside}]'.encode()
+    assert to_json([Serialized(), beside], str) == f'[{{"c":1}},{beside}]'.encode()
+
+
+def test_half_a_character_is_written_as_an_escape() -> None:
+    value = {"half": ["é\ud83d", 2**64], "\ude00": "\\ud83d"}
+
+    assert to_json(value) == r'{"half":["é\ud83d",18446744073709551616],"\ude00":"\\ud83d"}'.encode()
+    assert from_json(to_json(value)) == value
 
 
 def test_the_text_is_compact_and_keeps_types_apart() -> None:

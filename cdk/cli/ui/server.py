@@ -8,6 +8,7 @@ import hmac
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -17,7 +18,6 @@ from urllib.parse import parse_qsl, urlencode
 from deltalake.exceptions import DeltaError
 from msgspec import to_builtins
 from msgspec.structs import replace
-from pydantic_core import to_jsonable_python
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -33,7 +33,7 @@ from cdk.authoring.new_connector import new_connector
 from cdk.base.errors import CdkError, ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.clock import assume_utc
-from cdk.base.values import canonical, from_json, to_json
+from cdk.base.values import as_object, canonical, from_json, to_json
 from cdk.cli.authoring.preview import preview_json
 from cdk.cli.config_file import opened
 from cdk.cli.lake.tables import facts_json, table_facts_of
@@ -146,7 +146,8 @@ class Views:
             gc.collect()
         if "location" in context:
             return RedirectResponse(str(context["location"]), 303)
-        plain = masked({"query": query, **to_jsonable_python(context, fallback=to_builtins)}, secrets)
+        answer = from_json(to_json({"query": query, **context}, partial(to_builtins, enc_hook=str)))
+        plain = masked(as_object(answer), secrets)
         return self._templates.TemplateResponse(request, template, plain, status_code=status)
 
     def pipelines(self, _: Request, secrets: Secrets) -> Mapping[str, object]:

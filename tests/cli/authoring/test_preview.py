@@ -157,3 +157,16 @@ def test_fields_that_the_terminal_has_no_room_for_are_named(
     ran = cli("preview", "users", "--connector", users, "-n", "1")
 
     assert "further fields: text, more, z" in ran.lines
+
+
+def test_half_a_character_is_shown_as_an_escape(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "halves.py").write_text(
+        "from cdk import Stream\nclass Halves(Stream):\n    def read_records(self, slice):\n"
+        r'        yield {"id": "half \ud83d", "more": {"\ude00": 1}}'
+    )
+
+    shown = cli("preview", "halves", "--connector", "halves.py")
+    answer = cli("preview", "halves", "--connector", "halves.py", "--json")
+
+    assert r' half \ud83d  {"\ude00":1} ' in shown.lines
+    assert json.loads("\n".join(answer.lines))["records"] == [{"id": "half \ud83d", "more": {"\ude00": 1}}]

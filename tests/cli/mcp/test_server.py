@@ -167,7 +167,8 @@ from cdk import Stream
 
 class Things(Stream):
     def read_records(self, slice):
-        yield {"id": 1, "api_key": "from the source", "note": "the key is " + self.config["api_key"]}
+        note = "the key is " + self.config["api_key"]
+        yield {"id": 1, "api_key": "from the source", "note": note, "half \\ud83d": "\\ude00"}
 
 class Failing(Stream):
     def read_records(self, slice):
@@ -185,7 +186,7 @@ def test_a_connector_in_python_runs_only_where_the_user_says_so(folder: Path) ->
 
     async def run_it(session: Session) -> None:
         assert (await session.call("preview", **here, stream="things"))["records"] == [
-            {"id": 1, "api_key": "****", "note": "the key is ****"}
+            {"id": 1, "api_key": "****", "note": "the key is ****", r"half \ud83d": r"\ude00"}
         ]
         (page,) = (await session.call("preview", **here, stream="failing"))["pages"]
         assert "cannot log in with ****" in page["error"]

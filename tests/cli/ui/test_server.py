@@ -284,6 +284,17 @@ def test_what_the_language_calls_the_name_of_a_secret_is_saved(page: TestClient,
     assert "client_secret_name: app_secret" in manifest.read_text()
 
 
+def test_half_a_character_is_shown_as_an_escape(page: TestClient, folder: Path) -> None:
+    (folder / "halves.py").write_text(
+        "from cdk import Stream\nclass Halves(Stream):\n    def read_records(self, slice):\n"
+        r'        yield {"id": "half \ud83d", "\ude00": 1}'
+    )
+
+    shown = page.get("/build?connector=halves.py&stream=halves")
+
+    assert (shown.status_code, r"half \\ud83d" in shown.text, r"\ude00" in shown.text) == (200, True, True)
+
+
 def test_a_manifest_that_cannot_be_read_is_mended_on_the_page(page: TestClient, manifest: Path) -> None:
     manifest.write_text(MANIFEST.replace("type: SimpleRetriever", "type: SimpelRetriever"))
 
