@@ -4503,8 +4503,8 @@ BUGS = [
     Bug(
         "an assistant sees no secret",
         "cli/workspace",
-        "    return map_leaves(secrets.mask_json(answer), _hidden)",
-        "    return answer",
+        "map_leaves(secrets.mask_json(answer), _hidden)",
+        "answer",
         "tests/cli/mcp/test_server.py",
     ),
     Bug(
