@@ -1406,7 +1406,7 @@ BUGS = [
     Bug(
         "rows that somebody joins are no restore",
         "lake/delta/restore_detection",
-        "if not saved.newest_ids and ((rows == saved.rows and joined) or (rows > saved.rows and others)):",
+        "if (rows == before and joined) or (rows > before and others):",
         "if False:",
         "tests/lake/delta/test_restore_detection.py",
     ),
@@ -3067,8 +3067,8 @@ BUGS = [
     Bug(
         "a restore to as many rows is noticed",
         "lake/delta/restore_detection",
-        "((rows == saved.rows and joined) or",
-        "(rows == saved.rows or",
+        "if (rows == before and joined) or",
+        "if rows == before or",
         tests="tests/lake/delta/test_restore_detection.py",
     ),
     Bug(
@@ -4012,15 +4012,22 @@ BUGS = [
     Bug(
         "a table that another engine appends to and joins was not restored, whatever its log has lost",
         "lake/delta/restore_detection",
-        "if saved.newest_ids and _has_row(table, saved.newest_ids):",
+        "if _has_row(table, saved.newest_ids):",
         "if False:",
         "tests/worlds/test_cleaned_logs.py",
     ),
     Bug(
         "a table was restored though another engine has added as many rows since",
         "lake/delta/restore_detection",
-        "if not saved.newest_ids and (",
-        "if (",
+        "    if saved.newest_ids:\n",
+        "    if saved.newest_ids and _has_row(table, saved.newest_ids):\n",
+        "tests/worlds/test_cleaned_logs.py",
+    ),
+    Bug(
+        "a table whose rows delta-rs writes was restored though its log no longer says so",
+        "lake/delta/write_modes",
+        "receipt, logged=(), changed=files)",
+        "receipt, logged=())",
         "tests/worlds/test_cleaned_logs.py",
     ),
     Bug(

@@ -40,7 +40,8 @@ class CleanedTable:
     restored the table since; undone: whether to an older state.
     """
 
-    def __init__(self, folder: Path, mode: str) -> None:
+    def __init__(self, folder: Path, mode: str, *, constrained: bool) -> None:
+        """constrained: whether a constraint has delta-rs write the rows."""
         self.mode, self.folder, self.path = mode, folder, folder / "things"
         self.server = Server(page_size=2)
         self.versions: dict[int, tuple[int, Counter[int]]] = {}
@@ -48,6 +49,11 @@ class CleanedTable:
         self.restored = self.undone = False
         self.newest: set[int] = set()
         self._added = 0
+        assert self.sync(0 if constrained else 3)
+        if constrained:
+            DeltaTable(self.path).alter.add_constraint({"bounds": "n > -100"})
+            assert self.sync(3)
+        self.note()
 
     def sync(self, records: int) -> bool:
         """Put records and sync; false if the sync was refused, as it may be."""
@@ -141,17 +147,21 @@ class CleanedTable:
         self.versions[DeltaTable(self.path).version()] = self.covered, Counter(self.numbers)
 
 
-@example("append", [("append", 3), ("compact", 0), ("clean", 0), ("sync", 1)])
-@example("append", [("delete", 0), ("compact", 0), ("clean", 0), ("sync", 1)])
-@example("append_dedup", [("append", 1), ("compact", 0), ("clean", 0), ("vacuum", 0), ("sync", 1)])
-@example("append", [("sync", 2), ("restore", 0), ("append", 2), ("clean", 0), ("sync", 1)])
+@example("append", [("append", 3), ("compact", 0), ("clean", 0), ("sync", 1)], False)
+@example("append", [("delete", 0), ("compact", 0), ("clean", 0), ("sync", 1)], False)
+@example("append_dedup", [("append", 1), ("compact", 0), ("clean", 0), ("vacuum", 0), ("sync", 1)], False)
+@example("append", [("sync", 2), ("restore", 0), ("append", 2), ("clean", 0), ("sync", 1)], False)
+@example("append", [("sync", 2), ("restore", 0), ("append", 2), ("clean", 0), ("sync", 1)], True)
+@example("append", [("append", 2), ("compact", 0), ("clean", 0), ("sync", 1)], True)
 @settings(max_examples=25)
-@given(st.sampled_from(["append", "append_dedup"]), STEPS)
-def test_a_sync_resumes_where_its_rows_stand_or_is_refused_as_nothing_shows_where(mode: str, steps: list[Step]) -> None:
+@given(st.sampled_from(["append", "append_dedup"]), STEPS, st.booleans())
+def test_a_sync_resumes_where_its_rows_stand_or_is_refused_as_nothing_shows_where(
+    mode: str,
+    steps: list[Step],
+    constrained: bool,  # noqa: FBT001 - the property's
+) -> None:
     with TemporaryDirectory() as folder:
-        table = CleanedTable(Path(folder), mode)
-        assert table.sync(3)
-        table.note()
+        table = CleanedTable(Path(folder), mode, constrained=constrained)
         for name, number in [*steps, ("sync", 1)]:
             if name != "sync":
                 table.work(name, number)

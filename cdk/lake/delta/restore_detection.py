@@ -164,22 +164,30 @@ def check_rows(table: PinnedTable, saved: TableState, *, number: int, others: Co
     other pipelines that write to the table.
     """
     version, files = table.oldest()
-    rows = counted_rows(files)
-    if saved.rows is None or rows is None or not saved.newest or not files.keys().isdisjoint(saved.newest):
+    if not files.keys().isdisjoint(saved.newest):
         return
-    if saved.newest_ids and _has_row(table, saved.newest_ids):
+    before, rows = saved.rows, counted_rows(files)
+    if saved.newest_ids:
+        if _has_row(table, saved.newest_ids):
+            return
+    elif before is None or rows is None or not saved.newest:
         return
-    # A program that joins files rewrites the rows of that commit; the clocks of two machines may differ.
-    joined = not files or max(file.modified for file in files.values()) >= saved.newest_ms - _CLOCKS_DIFFER
-    if not saved.newest_ids and ((rows == saved.rows and joined) or (rows > saved.rows and others)):
-        return
+    else:
+        # A program that joins files rewrites the rows of that commit; the clocks of two machines may differ.
+        joined = not files or max(file.modified for file in files.values()) >= saved.newest_ms - _CLOCKS_DIFFER
+        if (rows == before and joined) or (rows > before and others):
+            return
     raise table.state_error(
-        f"state {number} and the table's rows contradict each other: with it, the table had {saved.rows:,} rows, and "
-        f"version {version}, the oldest in its log, has {rows:,} rows and no file of that commit. The table was "
+        f"state {number} and the table's rows contradict each other: with it, the table had {_count(before)} rows, and "
+        f"version {version}, the oldest in its log, has {_count(rows)} rows and no file of that commit. The table was "
         "restored to an older version, and the log was cleaned up since. Choose the state that matches the rows "
         "with `spark-cdk state rollback`, which may be this one if another program has added or deleted the rows, or "
         "have everything read again with `spark-cdk state reset`"
     )
+
+
+def _count(rows: int | None) -> str:
+    return "an unknown number of" if rows is None else f"{rows:,}"
 
 
 def _has_row(table: PinnedTable, ids: Sequence[str]) -> bool:

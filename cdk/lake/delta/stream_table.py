@@ -207,6 +207,7 @@ class StreamTable(PinnedTable):
         exclusive: bool = False,
         logged: Sequence[DataFile] | None = None,
         change: Change | None = None,
+        changed: Sequence[DataFile] = (),
         note: str = "",
         receipt: Receipt | None = None,
     ) -> None:
@@ -215,9 +216,10 @@ class StreamTable(PinnedTable):
         schema: the table's columns after an overwrite; None: they stay as they are. remove: files of the table, as
         the method `files` returns them, to remove. exclusive: the commit succeeds only if no other writer has committed
         since the table was last read; required where rows are removed or where the added rows depend on existing
-        ones. change: what delta-rs does instead of naming files; it implies `exclusive`. logged: see `TableState`; the
-        value in `saved` is ignored. note: for the table's log: what a person did to the state. receipt: what happened
-        to the rows; None: the rows of `files` are added and those of the removed files are removed.
+        ones. change: what delta-rs does instead of naming files; it implies `exclusive`. changed: files with the rows
+        that it adds. logged: see `TableState`; the value in `saved` is ignored. note: for the table's log: what a
+        person did to the state. receipt: what happened to the rows; None: the rows of `files` are added and those of
+        the removed files are removed.
 
         Raises ReceiptError: when the figures of the receipt contradict each other or those of the files. FilesMissing:
         when some of `files` are missing. StateConflict: when another run moved this stream's state since the table was
@@ -232,7 +234,8 @@ class StreamTable(PinnedTable):
         leaving = None if overwrite else [file.path for file in remove]
         receipt, rows = self._checked(receipt, files, leaving, change)
         saved = self._completed(saved, logged, rows)
-        saved = saved.with_newest(files, self.saved, leaving, adds=receipt.added > 0)
+        moves_rows = bool(receipt.added or receipt.removed)
+        saved = saved.with_newest(files, changed or files, self.saved, leaving, moves_rows=moves_rows)
         self.check_files(files)
         crash_point("before_state_blob")
         self.draft(version, saved)
@@ -335,11 +338,12 @@ class StreamTable(PinnedTable):
         expected: Mapping[str, int] | None = None,
         *,
         logged: Sequence[DataFile] | None = None,
+        changed: Sequence[DataFile] = (),
     ) -> list[DataFile]:
         """Have delta-rs change the table in the commit that moves the state to `saved`; return the files it added.
 
-        expected: the counts that delta-rs must return. logged: see `commit`. Raises what `commit` raises. BugError:
-        when delta-rs returned other counts; the commit has already happened then.
+        expected: the counts that delta-rs must return. logged, changed: see `commit`. Raises what `commit` raises.
+        BugError: when delta-rs returned other counts; the commit has already happened then.
         """
         receipt.check(None, stream=self.stream, path=str(self.root))
         before = {file.path for file in self.files()}
@@ -349,7 +353,7 @@ class StreamTable(PinnedTable):
             counted.update(change(handle, properties))
             return counted
 
-        self.commit(saved, change=counting, logged=logged, receipt=receipt)
+        self.commit(saved, change=counting, changed=changed, logged=logged, receipt=receipt)
         if expected is not None and counted != expected:
             raise BugError(
                 f"delta-rs reports {counted} changed rows, expected {dict(expected)}; the commit was made. Compare the "

@@ -113,18 +113,25 @@ class TableState(Struct, frozen=True):
         return *settings, self.state, self.pending, self.records, self.rows_before, self.source
 
     def with_newest(
-        self, files: Sequence[DataFile], before: "TableState | None", leaving: Collection[str] | None, *, adds: bool
+        self,
+        files: Sequence[DataFile],
+        added: Sequence[DataFile],
+        before: "TableState | None",
+        leaving: Collection[str] | None,
+        *,
+        moves_rows: bool,
     ) -> "TableState":
         """Return this state with `newest` set: from `files`, or if empty, the files of `before` that stay.
 
-        leaving: paths of the files that the commit removes; None: all. adds: whether it adds rows.
+        added: files with the rows that the commit adds. leaving: paths of the files that it removes; None: all.
+        moves_rows: whether it adds or removes rows.
         """
-        ids = tuple(file.last_id for file in files if file.last_id)[-_NEWEST:]
-        if not (ids or adds or before is None):
+        ids = tuple(file.last_id for file in added if file.last_id)[-_NEWEST:]
+        if before is not None and not moves_rows:
             ids = before.newest_ids
         newest = files[-_NEWEST:]
         paths, written_ms = tuple(file.path for file in newest), max((file.modified for file in newest), default=0)
-        if before is not None and not files:
+        if before is not None and not added:
             paths, written_ms = (
                 tuple(f for f in before.newest if leaving is not None and f not in leaving),
                 before.newest_ms,

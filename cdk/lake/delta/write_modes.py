@@ -322,7 +322,8 @@ class AppendDedup(WriteMode):
         saved, receipt = replace(saved, records=records), _merge_receipt(rows, result)
         if any(comparison.expected.values()):
             change = partial(merge_rows, comparison.source(), table.schema, merge.identity.keys)
-            written = table.change(saved, change, receipt, comparison.expected, logged=self._logged(files))
+            logged = self._logged(files)
+            written = table.change(saved, change, receipt, comparison.expected, logged=logged, changed=files)
             result = replace(result, add=tuple(written))
         else:
             # delta-rs makes no commit for a MERGE without changes, but the state has to move.
@@ -349,7 +350,8 @@ def _rewrite_by_engine(
     """Have delta-rs write the rows of `files`, which no version names, to files of its own; return those."""
     schema = table.schema
     batches = (cast_batch(batch, schema) for file in files for batch in read_rows(table.root, file.path, {}, schema))
-    written = table.change(saved, partial(insert_rows, batches, schema, mode), receipt, logged=())
+    change = partial(insert_rows, batches, schema, mode)
+    written = table.change(saved, change, receipt, logged=(), changed=files)
     for file in files:
         table.root.delete(file.path)
     return written
