@@ -177,9 +177,10 @@ def check_rows(table: PinnedTable, saved: TableState, *, number: int, others: Co
         joined = not files or max(file.modified for file in files.values()) >= saved.newest_ms - _CLOCKS_DIFFER
         if (rows == before and joined) or (rows > before and others):
             return
+    lacks = "none of the rows that its commit added" if saved.newest_ids else "no file of that commit"
     raise table.state_error(
         f"state {number} and the table's rows contradict each other: with it, the table had {_count(before)} rows, and "
-        f"version {version}, the oldest in its log, has {_count(rows)} rows and no file of that commit. The table was "
+        f"version {version}, the oldest in its log, has {_count(rows)} rows and {lacks}. The table was "
         "restored to an older version, and the log was cleaned up since. Choose the state that matches the rows "
         "with `spark-cdk state rollback`, which may be this one if another program has added or deleted the rows, or "
         "have everything read again with `spark-cdk state reset`"
