@@ -55,6 +55,24 @@ class Bug(NamedTuple):
 
 BUGS = [
     Bug(
+        "an element that is invalid makes its list invalid",
+        "declarative/syntax/validation",
+        "return _INVALID if _INVALID in elements else elements",
+        "return elements",
+    ),
+    Bug(
+        "of the forms of a manifest's field, the one that a value has without a conversion is taken",
+        "declarative/syntax/validation",
+        "for option in sorted(options, key=lambda option: not _is_exactly(option, value)):",
+        "for option in options:",
+    ),
+    Bug(
+        "null in a manifest leaves the default of a field that need not be there",
+        "declarative/syntax/validation",
+        "if key in value and (value[key] is not None or field.required):",
+        "if key in value:",
+    ),
+    Bug(
         "equal keys are equal whether their pages are converted as text or decoded",
         "sync/tasks/slice_buffer",
         "compared=target.compared",

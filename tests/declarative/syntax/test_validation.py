@@ -9,6 +9,7 @@ from cdk.base.errors import ManifestError
 from cdk.base.values import Json
 from cdk.declarative.components import register
 from cdk.declarative.components.records.decoders import CsvDecoder
+from cdk.declarative.components.records.extractors import CombinedExtractor
 from cdk.declarative.components.streams.partition_routers import UnionPartitionRouter
 from cdk.declarative.model.component import Adapted, Component
 from cdk.declarative.syntax.validation import ManifestProblem, validate, validated
@@ -116,6 +117,14 @@ def test_a_list_that_is_too_short_is_told_beside_what_is_wrong_inside_it() -> No
 
     assert [problem.keys for problem in problems] == [("partition_routers", 0, "type"), ("partition_routers",)]
     assert problems[-1].text == "found a list of 1, expected 2 or more elements"
+
+
+def test_a_list_with_an_invalid_element_is_invalid() -> None:
+    (problem,) = refused(
+        CombinedExtractor, {"extractors": [{"type": "DpathExtractor", "field_path": []}, {"type": "X"}]}
+    )
+
+    assert problem.keys == ("extractors", 1, "type")
 
 
 def test_the_problems_of_a_component_are_one_error() -> None:
