@@ -79,7 +79,8 @@ def _texts(values: Sequence[object], *, quoted: bool) -> pa.Array:
 def _string(value: object) -> bytes:
     if type(value) is str:
         return value.encode()
-    return shown(value).encode() if type(value) is float else dumps(value)
+    # Most numbers are no integers, and have their one spelling already.
+    return shown(value).encode() if type(value) is float and value % 1 == 0 else dumps(value)
 
 
 def _structs(values: Sequence[FieldValue], kind: pa.StructType) -> pa.Array:

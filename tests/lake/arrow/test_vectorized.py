@@ -93,6 +93,7 @@ def test_values_that_fit_are_taken_at_once(kind: ColumnType, values: list[Any]) 
         (pa.int64(), 2**63),
         (pa.float64(), True),
         (pa.string(), "\ud800"),
+        (pa.string(), math.nan),
         (pa.string(), {"deep": [math.nan]}),
         (pa.string(), date(2024, 1, 2)),
         (JSON_TEXT, {"deep": [math.inf]}),
