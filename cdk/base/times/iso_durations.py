@@ -14,6 +14,7 @@ _DURATION = re.compile(
     rf"([+-])?P(?!$)(?:{_NUMBER}Y)?(?:{_NUMBER}M)?(?:{_NUMBER}W)?(?:{_NUMBER}D)?"
     rf"(?:T(?!$)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?"
 )
+_EXPECTED = "not an ISO 8601 duration such as P1D or PT30M"
 
 
 class CalendarDuration(Struct, frozen=True):
@@ -44,16 +45,23 @@ Duration: TypeAlias = timedelta | CalendarDuration
 
 
 def parse_duration(text: str) -> Duration:
-    """Parse an ISO 8601 duration such as `P1D`, `PT30M`, `P1Y2M`. Raises ValueError: it is not one."""
+    """Parse an ISO 8601 duration such as `P1D`, `PT30M`, `P1Y2M`.
+
+    Raises ValueError: it is not one, longer than a timedelta, or has a fraction of a month, whose length is unknown.
+    """
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise ValueError("not an ISO 8601 duration such as P1D or PT30M")
+        raise ValueError(_EXPECTED)
     years, months, weeks, days, hours, minutes, seconds = (
         float(number.replace(",", ".")) if number else 0.0 for number in match.groups()[1:]
     )
-    rest = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
-    total_months = int(years * 12 + months)
-    duration = CalendarDuration(total_months, rest) if total_months else rest
+    try:
+        rest = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
+    except OverflowError:
+        raise ValueError(_EXPECTED) from None
+    if not (total_months := years * 12 + months).is_integer():
+        raise ValueError(_EXPECTED)
+    duration = CalendarDuration(int(total_months), rest) if total_months else rest
     return -duration if match[1] == "-" else duration
 
 

@@ -60,7 +60,7 @@ class World(Struct, frozen=True):
             name, _, value = part.partition("=")
             if name == "faults" and not value:
                 world = replace(world, faults=True)
-            elif name in {"records", "seed", "round"} and value.isdigit():
+            elif name in {"records", "seed", "round"} and value.isdecimal():
                 world = replace(world, **{name: int(value)})
             else:
                 raise ConfigError(f"--simulate: found {part!r}, expected records=N, seed=N, round=N or faults")

@@ -237,7 +237,7 @@ def test_what_is_read_by_code_of_its_own_is_named() -> None:
     }
 
 
-@pytest.mark.parametrize("text", ["records", "records=-1", "rounds=2", "faults=1"])
+@pytest.mark.parametrize("text", ["records", "records=-1", "records=²", "rounds=2", "faults=1"])
 def test_a_world_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="expected records=N, seed=N, round=N or faults"):
         World.parse(text)
