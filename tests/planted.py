@@ -2828,7 +2828,7 @@ BUGS = [
     Bug(
         "a restore beside a sync is no change like others",
         "lake/delta/restore_detection",
-        "    if state_of_rows(table, marker).version != rows_state:",
+        "    if rows.version != rows_state:",
         "    if False:",
         tests="tests/lake/delta/test_restore_detection.py",
     ),
@@ -4030,15 +4030,15 @@ BUGS = [
     Bug(
         "a table that another engine appends to and joins was not restored, whatever its log has lost",
         "lake/delta/restore_detection",
-        "if _has_row(table, saved.newest_ids):",
+        "if saved.newest_ids and _has_row(table, saved.newest_ids):",
         "if False:",
         "tests/worlds/test_cleaned_logs.py",
     ),
     Bug(
         "a table was restored though another engine has added as many rows since",
         "lake/delta/restore_detection",
-        "    if saved.newest_ids:\n",
-        "    if saved.newest_ids and _has_row(table, saved.newest_ids):\n",
+        "    if not saved.newest_ids:\n",
+        "    if saved.newest:\n",
         "tests/worlds/test_cleaned_logs.py",
     ),
     Bug(

@@ -36,12 +36,14 @@ class RowsState(Struct, frozen=True):
 
     version: of the state; None: the rows have no state. certain: whether the log proves it; if the log was cleaned up,
     the state may belong to other rows. row_moves: the table versions after that state, newest first, whose commits say
-    that rows only move from file to file; without those that a RESTORE has undone.
+    that rows only move from file to file; without those that a RESTORE has undone. doubt: why a RESTORE may have undone
+    the state; empty: the log shows none that may have.
     """
 
     version: int | None
     certain: bool
     row_moves: tuple[int, ...] = ()
+    doubt: str = ""
 
 
 def state_of_rows(table: PinnedTable, marker: int) -> RowsState:
@@ -53,9 +55,8 @@ def state_of_rows(table: PinnedTable, marker: int) -> RowsState:
     row_moves: list[int] = []
     for at, commit in _commits_of_rows(table):
         if commit is None:
-            if not restored:
-                return RowsState(marker, certain=False, row_moves=tuple(row_moves))
-            raise _unknown(f"the log no longer has version {at}, to which the table was restored", table)
+            doubt = f"the log no longer has version {at}, to which the table was restored" if restored else ""
+            return RowsState(marker, certain=False, row_moves=tuple(row_moves), doubt=doubt)
         if table.app in commit.markers:
             return RowsState(commit.markers[table.app], certain=True, row_moves=tuple(row_moves))
         if COMPLETE in commit.info and not commit.markers:
@@ -115,7 +116,10 @@ def check_not_restored(table: PinnedTable, *, after: int, marker: int, rows_stat
     """
     if not any(_is_restore(table.root, at) for at in range(after + 1, table.version + 1)):
         return
-    if state_of_rows(table, marker).version != rows_state:
+    rows = state_of_rows(table, marker)
+    if rows.doubt:
+        raise _unknown(rows.doubt, table)
+    if rows.version != rows_state:
         raise table.state_error(
             "the table was restored to an older version while this run was reading; what it had committed before is "
             "lost, and nothing more is written. Run the sync again: it resumes after the rows that the table has"
@@ -156,23 +160,24 @@ def check_columns_stay(table: PinnedTable, before: pa.Schema) -> None:
         )
 
 
-def check_rows(table: PinnedTable, saved: TableState, *, number: int, others: Collection[str]) -> None:
+def check_rows(table: PinnedTable, saved: TableState, *, doubt: str, number: int, others: Collection[str]) -> None:
     """Raise StateError when the table's rows contradict the marker's state, whose commit is no longer in the log.
 
     RESTORE removes the files and the rows of that commit. A program that joins files removes only the files. If no id
-    of the rows is known, their number has to be the same then, and some file as new. number: of the state. others:
-    other pipelines that write to the table.
+    of the rows is known, their number has to be the same then, and some file as new. doubt: see RowsState.
+    number: of the state. others: other pipelines that write to the table.
     """
     version, files = table.oldest()
-    if not files.keys().isdisjoint(saved.newest):
+    if not doubt and not files.keys().isdisjoint(saved.newest):
         return
+    if saved.newest_ids and _has_row(table, saved.newest_ids):
+        return
+    if doubt:
+        raise _unknown(doubt, table)
     before, rows = saved.rows, counted_rows(files)
-    if saved.newest_ids:
-        if _has_row(table, saved.newest_ids):
+    if not saved.newest_ids:
+        if before is None or rows is None or not saved.newest:
             return
-    elif before is None or rows is None or not saved.newest:
-        return
-    else:
         # A program that joins files rewrites the rows of that commit; the clocks of two machines may differ.
         joined = not files or max(file.modified for file in files.values()) >= saved.newest_ms - _CLOCKS_DIFFER
         if (rows == before and joined) or (rows > before and others):

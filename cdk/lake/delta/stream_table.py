@@ -116,7 +116,8 @@ class StreamTable(PinnedTable):
         if saved is not None:
             check_same_table(self, saved)
         if saved is not None and not rows.certain:
-            check_rows(self, saved, number=number(self.state_version), others=self.others.names)
+            known = number(self.state_version)
+            check_rows(self, saved, doubt=rows.doubt, number=known, others=self.others.names)
         self.saved = saved
 
     def _check_new(self) -> None:
