@@ -1,5 +1,6 @@
 """Drafts a manifest from a description: a stream for each collection that it describes."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
@@ -33,6 +34,7 @@ from cdk.testing.simulator.examples import example_of
 _DOCS = "look in the API's documentation"
 _NOT_READ = "only files of the description's folder are read, and it refers to"
 _SERVER = "https://api.example.com"
+_HOST = re.compile(r"[^/]*//[^/]*")
 _EXAMPLE: JsonObject = {"id": "1"}
 """The record of an example whose schema has no fields."""
 
@@ -217,6 +219,8 @@ class _Drafting:
                 schema["enum"] = [str(each) for each in choices]
             written = written.replace(f"{{{name}}}", self._config.add(snake(name), schema))
             actual = actual.replace(f"{{{name}}}", default)
+        if not _has_valid_host(actual):
+            written, actual = (_HOST.sub("", each, count=1) for each in (written, actual))
         if "://" not in actual:
             title = f"server, such as {_SERVER}"
             server_field: JsonObject = {"type": "string", "title": title, "examples": [_SERVER]}
@@ -321,3 +325,11 @@ class _Drafting:
             choices = as_list(each.schema.get("enum"))
             sent[name] = str(choices[0]) if len(choices) == 1 else self._paths.field(each)
         return sent
+
+
+def _has_valid_host(url: str) -> bool:
+    """Whether the host of a URL, if it has one, is not a placeholder such as `[tenant].example.com`."""
+    try:
+        return not {*"<{"} & {*urlsplit(url).netloc}
+    except ValueError:
+        return False

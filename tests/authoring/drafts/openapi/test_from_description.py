@@ -206,6 +206,8 @@ def test_a_page_that_may_be_null_is_a_number() -> None:
             "{{ config['scheme'] }}://a.com",
         ),
         ([{"url": "https://me:secret@a.com/"}], "https://a.com"),
+        ([{"url": "https://[tenant].a.com/v1/"}], "{{ config['server'] }}/v1"),
+        ([{"url": "https://{tenant}.a.com/v1"}], "{{ config['server'] }}/v1"),
     ],
 )
 def test_a_server_is_where_the_description_came_from_unless_it_says_otherwise(servers: Json, base: str) -> None:
