@@ -46,6 +46,20 @@ def test_a_run_whose_rows_somebody_takes_away_commits_nothing_more(root: Path) -
     assert (ids(root), state(root)) == ([0], {"page": 0})
 
 
+def test_a_run_beside_a_restore_to_a_version_that_left_the_log_commits_nothing_more(root: Path) -> None:
+    table = opened(root)
+    table.commit(saved({"page": 0}), wrote(root, 0))
+    version = table.version
+    table.commit(saved({"page": 1}), wrote(root, 1))
+    DeltaTable(str(root)).restore(version)
+    clean_log(root, version)
+
+    with pytest.raises(StateError, match=f"the log no longer has version {version}, to which the table was restored"):
+        repeat_if_changed(table, lambda: table.commit(saved({"page": 2}), wrote(root, 2)))
+
+    assert ids(root) == [0]
+
+
 def test_a_run_goes_on_beside_a_restore_that_takes_none_of_its_rows(root: Path) -> None:
     table = opened(root)
     table.commit(saved({"page": 0}), wrote(root, 0))
