@@ -27,6 +27,7 @@ _DEEPEST = 200
 _MOST_VALUES = 2_000_000
 """The most values of a file after its anchors are expanded."""
 
+_UNQUOTED_EXPRESSION = re.compile(r"(?:^\s*|[:,\-\[]\s*)\{\{")
 _NO_JSON = ("binary", "omap", "pairs", "set", "timestamp")
 
 
@@ -58,7 +59,7 @@ class YamlFile(Struct, frozen=True):
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark
             where = Location(str(path), (), mark.line + 1, mark.column + 1) if mark else str(path)
-            raise ConfigError(f"is not YAML: {error.problem}{_quote_it(text, mark)}", path=where) from error
+            raise ConfigError(f"is not YAML: {error.problem}{_advice(text, mark)}", path=where) from error
         except yaml.reader.ReaderError as error:
             line = text.encode().count(b"\n", 0, error.position) + 1
             raise ConfigError(f"is not YAML: {error.reason}", path=Location(str(path), (), line)) from error
@@ -81,11 +82,19 @@ def read_text(path: Path) -> str:
         raise ConfigError(f"cannot be read: {reason_of(error)}", path=str(path)) from error
 
 
-def _quote_it(text: str, mark: yaml.Mark | None) -> str:
-    """Advice about an unquoted `${NAME}` in a flow list or map, where YAML takes its brace for the start of a map."""
-    behind = text.split("\n")[mark.line][mark.column - 1 :] if mark is not None and mark.column else ""
-    variable = re.match(r"\$\{\w*", behind)
-    return f"; put the value that has {variable[0]}}} in quotes" if variable else ""
+def _advice(text: str, mark: yaml.Mark | None) -> str:
+    """What to do about a line that YAML rejects: tabs, or an unquoted `{{` or `${NAME}`, which it takes for a map."""
+    if mark is None:
+        return ""
+    line = next(iter(text.split("\n")[mark.line :]), "")
+    variable = re.match(r"\$\{\w*", line[mark.column - 1 :]) if mark.column else None
+    if variable is not None:
+        return f"; put the value that has {variable[0]}}} in quotes"
+    if _UNQUOTED_EXPRESSION.search(line):
+        return "; put a value that begins with {{ in quotes"
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return "; indent with spaces, not with tabs"
+    return "; check the indentation of this line and the one above" if line[mark.column :].startswith(":") else ""
 
 
 def check_depth(text: str, *, anchors: bool = True) -> None:
