@@ -73,6 +73,18 @@ BUGS = [
         "if key in value:",
     ),
     Bug(
+        "a component that has no effect where it is written is warned of",
+        "declarative/syntax/field_guesses",
+        "and _is_component(value[name])",
+        "and False",
+    ),
+    Bug(
+        "a stream of a manifest has a name",
+        "declarative/manifest",
+        'if not name and kind == "DeclarativeStream"',
+        "if False",
+    ),
+    Bug(
         "equal keys are equal whether their pages are converted as text or decoded",
         "sync/tasks/slice_buffer",
         "compared=target.compared",
@@ -515,8 +527,8 @@ BUGS = [
     Bug(
         "parameters may be filled again",
         "rest/http_stream",
-        "copied(self.params(slice))",
-        "self.params(slice)",
+        "copied(returned(self, self.params, self.params(slice)))",
+        "returned(self, self.params, self.params(slice))",
         "tests/streams/test_filled_again.py",
     ),
     Bug(

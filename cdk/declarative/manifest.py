@@ -61,8 +61,7 @@ class Manifest:
                 raise ManifestError(
                     "is not valid UTF-8; a manifest must be a UTF-8 text file", path=error.path
                 ) from None
-            hint = "; put a value that begins with {{ in quotes" if "a key that is" in error.message else ""
-            raise ManifestError(f"{error.message}{hint}", path=error.path) from error
+            raise ManifestError(error.message, path=error.path) from error
         except RecursionError:
             raise ManifestError(_TOO_DEEP, path=str(path)) from None
         return cls(file.value, file=file)
@@ -108,18 +107,20 @@ class Manifest:
             raise ManifestError(_TOO_DEEP, path=self.name) from None
         if root is None:
             raise ManifestError.together(self._report(problems))
-        duplicates = list(self._duplicate_names(value))
-        if duplicates:
-            raise ManifestError.together(duplicates)
+        misnamed = list(self._misnamed(value))
+        if misnamed:
+            raise ManifestError.together(misnamed)
         for warning in self._report(problems):
             logger.warning("%s: %s", warning.path, warning.message)
         return root
 
-    def _duplicate_names(self, value: Mapping[str, JsonValue]) -> Iterator[ManifestError]:
-        """Yield an error for each stream that reuses an earlier name; a name that is an expression is checked later."""
+    def _misnamed(self, value: Mapping[str, JsonValue]) -> Iterator[ManifestError]:
+        """Yield an error for each stream without a name, or with that of an earlier one, unless it is an expression."""
         places: dict[str, int] = {}
         for i, stream in enumerate(as_list(value.get("streams"))):
-            name = as_object(stream).get("name")
+            name, kind = as_object(stream).get("name"), as_object(stream).get("type")
+            if not name and kind == "DeclarativeStream":
+                yield ManifestError("the stream has no name; write one as `name`", path=self.where(("streams", i)))
             if isinstance(name, str) and name and "{" not in name and (first := places.setdefault(name, i)) != i:
                 where = self.where(("streams", i, "name"))
                 yield ManifestError(f"streams[{first}] has the name {name!r} too; rename one", path=where)

@@ -125,7 +125,21 @@ MISTAKES = {
     ),
     "a string for a component": (
         ("        extractor:\n          type: DpathExtractor\n          field_path: [data]", "        extractor: data"),
-        f":22 {EXTRACTOR}: found 'data', expected an Extractor; write an object with `type: DpathExtractor`",
+        (
+            f":22 {EXTRACTOR}: found 'data', expected an Extractor; "
+            "write an object with `type: DpathExtractor`, or '#/definitions/data' if that is meant"
+        ),
+    ),
+    "a number for a list": (
+        ("http_method: GET", "error_handler: {type: DefaultErrorHandler, response_filters: [{http_codes: 404}]}"),
+        (
+            ":10 streams[0].retriever.requester.error_handler.response_filters[0].http_codes: "
+            "found 404, expected a list of integers; write [404]"
+        ),
+    ),
+    "a stream without a name": (
+        ("    name: users\n", ""),
+        ":12 streams[0]: the stream has no name; write one as `name`",
     ),
     "one router without its list and its type": (
         ("      paginator:", "      partition_router: {values: [a], cursor_field: b}\n      paginator:"),
@@ -173,6 +187,20 @@ MISTAKES = {
         (
             ":18 streams[0].retriever.requester.$ref: the reference '#/definitions/requestor' cannot be resolved: "
             "there is no 'requestor'; did you mean 'requester'?"
+        ),
+    ),
+    "a reference without its beginning": (
+        ('"#/definitions/requester"', "/definitions/requester"),
+        (
+            ":18 streams[0].retriever.requester.$ref: the reference '/definitions/requester' cannot be resolved: "
+            "expected a part of this manifest, such as '#/definitions/requester'"
+        ),
+    ),
+    "a reference that is no string": (
+        ('"#/definitions/requester"', "5"),
+        (
+            ":18 streams[0].retriever.requester.$ref: "
+            "found 5, expected a part of this manifest, such as '#/definitions/requester'"
         ),
     ),
     "references in a circle": (

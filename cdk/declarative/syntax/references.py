@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject, JsonValue, Location, json_kind
-from cdk.base.wording import did_you_mean
+from cdk.base.wording import did_you_mean, shown
 from cdk.declarative.syntax.json_edit import Keys, part_at
 
 _REF = "$ref"
+_EXAMPLE = "a part of this manifest, such as '#/definitions/requester'"
 # Fields with data for the API or for people, in which a text may look like a reference.
 _PLAIN = frozenset({"config_overrides"})
 
@@ -44,6 +45,9 @@ class References:
             return [self.resolve(part, (*keys, i)) for i, part in enumerate(value)]
         parts = {name: part for name, part in value.items() if name != _REF}
         if not isinstance(link := value.get(_REF), str):
+            # An object here is a property with this name, of a schema.
+            if _REF in value and not isinstance(link, Mapping):
+                raise ManifestError(f"found {shown(link)}, expected {_EXAMPLE}", path=Location(keys=(*keys, _REF)))
             return {name: self._part(name, part, keys) for name, part in value.items()}
         target = self._target(link, (*keys, _REF))
         if not parts:
@@ -105,10 +109,10 @@ class References:
             key, after = next(_steps(node, rest), (None, ""))
             if key is None:
                 first = rest.partition("/")[0]
-                hint = did_you_mean(first, map(str, node)) if isinstance(node, Mapping) else ""
-                raise ManifestError(
-                    f"the reference {link!r} cannot be resolved: there is no {first!r}{hint}", path=Location(keys=keys)
-                )
+                why = f"there is no {first!r}{did_you_mean(first, map(str, node)) if isinstance(node, Mapping) else ''}"
+                if not link.startswith("#/") and node is self._manifest:
+                    why = f"expected {_EXAMPLE}"
+                raise ManifestError(f"the reference {link!r} cannot be resolved: {why}", path=Location(keys=keys))
             node, rest = part_at(node, (key,)), after
             if rest and isinstance(node, str | dict):
                 # A reference inside the path: follow it, and look up the rest in its target.

@@ -5,9 +5,7 @@ about the form that was meant.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
-from itertools import chain
+from collections.abc import Callable, Mapping, Sequence
 from operator import ge, gt
 from typing import TypeVar, cast
 
@@ -39,10 +37,10 @@ from cdk.declarative.model.field_shapes import (
     with_article,
     words,
 )
-from cdk.declarative.syntax.legacy_syntax import REMOVED_TYPES, REPLACED_FIELDS
+from cdk.declarative.syntax.field_guesses import field_guesses, misspelt_fields
+from cdk.declarative.syntax.legacy_syntax import REMOVED_TYPES
 
 _SHOWN = 8
-_OWN_KEYS = frozenset({"type", "$parameters"})
 
 M = TypeVar("M", bound=Struct)
 
@@ -244,7 +242,7 @@ def _part(shape: Part, value: JsonValue, keys: Keys, problems: _Problems) -> obj
 def _fields(model: type[Struct], value: Mapping[str, JsonValue], keys: Keys, problems: _Problems) -> object:
     """Return the object of a class with the fields of `value`. Null leaves a field that need not be there out."""
     fields, kind = fields_of(model), kind_of(model)
-    misspelt = _misspelt_fields(model, value, root=not keys)
+    misspelt = misspelt_fields(model, value, root=not keys)
     arguments: dict[str, object] = {}
     for key, field in fields.items():
         if key in value and (value[key] is not None or field.required):
@@ -258,7 +256,8 @@ def _fields(model: type[Struct], value: Mapping[str, JsonValue], keys: Keys, pro
                 del misspelt[written]
                 text = f"{kind} needs the field {key!r}; found {written!r}, did you mean {key!r}?"
                 problems.append(ManifestProblem((*keys, written), text))
-    problems += _field_guesses(model, value, keys, misspelt)
+    guesses = field_guesses(model, value, misspelt)
+    problems += (ManifestProblem((*keys, field), text, certain=False) for field, text in guesses)
     if _INVALID in arguments.values():
         return _INVALID
     if open_to_more(model):
@@ -276,57 +275,6 @@ def _inherited(text: str, value: Mapping[str, JsonValue]) -> str:
     named_fields = set(re.findall(r"\w+", text))
     names = [name for name in parameters if name in named_fields and value.get(name) == parameters[name]]
     return f"; {' and '.join(names)} came from $parameters" if names else ""
-
-
-def _field_guesses(
-    model: type[Struct], value: Mapping[str, JsonValue], keys: Keys, misspelt: Mapping[str, str]
-) -> Iterator[ManifestProblem]:
-    """Yield likely mistakes that are not errors: misspelt fields, and fields of old manifests."""
-    kind = kind_of(model)
-    for name, near in misspelt.items():
-        yield ManifestProblem((*keys, name), f"unknown field {name!r} of {kind}; did you mean {near!r}?", certain=False)
-    # Parameters become fields of all components below, and expressions read them under any name.
-    expected = {*fields_of(model), *as_object(value.get("$parameters")), *misspelt}
-    for name in () if open_to_more(model) else value:
-        if name not in expected and (replacement := REPLACED_FIELDS.get(name)) is not None:
-            text = f"the field {name!r} of {kind} is ignored; use {replacement} instead"
-            yield ManifestProblem((*keys, name), text, certain=False)
-
-
-def _misspelt_fields(model: type[Struct], value: Mapping[str, JsonValue], *, root: bool) -> dict[str, str]:
-    """Return the fields unknown to a model, each with the known field that it resembles.
-
-    Parameters become fields, so they do not count. A field that another component knows is often a leftover: below the
-    root it counts only if it resembles a required field.
-    """
-    fields, parameters = fields_of(model), as_object(value.get("$parameters"))
-    odd = [str(name) for name in value if name not in fields and name not in parameters and name not in _OWN_KEYS]
-    if not odd or open_to_more(model):
-        return {}
-    free = [name for name in fields if name not in _OWN_KEYS and name not in value]
-    similar = {name: near for name in odd if (near := _near(name, free)) is not None}
-    if root or not similar:
-        return similar
-    needed = [name for name in free if fields[name].required]
-    known = _known_everywhere()
-    return {
-        name: near
-        for name, anything in similar.items()
-        if (near := _near(name, needed) if name in known else anything) is not None
-    }
-
-
-def _near(name: str, free: Sequence[str]) -> str | None:
-    """Return the known field that an unknown one means: its replacement if it is an old one, else the nearest."""
-    if (replacement := REPLACED_FIELDS.get(name)) is not None:
-        return replacement if replacement in free else None
-    return nearest(name, free)
-
-
-@cache
-def _known_everywhere() -> frozenset[str]:
-    models = [kind for kind in Component.registry.values() if not open_to_more(kind)]
-    return frozenset(chain.from_iterable(map(fields_of, models)))
 
 
 def _unexpected_type(name: JsonValue, kind: str, members: Mapping[str, type[Struct]]) -> str:
@@ -363,12 +311,15 @@ def _advice(shape: Shape, value: JsonValue) -> str:
     if isinstance(value, bool | int | float) and Scalar(str) in flat(shape):
         return f"; write '{shown(value)}', in quotes"
     if any(_fits(option.item, value) for option in options_of(shape, ListOf)):
-        return (
-            f"; write [{value!r}]" if isinstance(value, str) else "; write it after a dash (-), as an element of a list"
-        )
+        if isinstance(value, str | int | float):
+            return f"; write [{value!r}]" if isinstance(value, str) else f"; write [{shown(value)}]"
+        return "; write it after a dash (-), as an element of a list"
     if not isinstance(value, Mapping) and (family := next(iter(options_of(shape, AnyOf)), None)):
         implied = "" if family.kind.implied is None else family.kind.implied.type
-        return f"; write an object with `type: {implied}`" if implied else "; write an object with a `type`"
+        reference = (
+            f", or '#/definitions/{value}' if that is meant" if isinstance(value, str) and value.isidentifier() else ""
+        )
+        return f"; write an object with {f'`type: {implied}`' if implied else 'a `type`'}{reference}"
     return ""
 
 
