@@ -13,6 +13,7 @@ from jinja2 import nodes
 from msgspec import Struct
 
 from cdk.base.errors import ManifestError
+from cdk.base.times.iso_durations import parse_duration
 from cdk.base.values import (
     JsonSchema,
     JsonValue,
@@ -55,7 +56,13 @@ def manifest_mistakes(path: Path, schema: JsonSchema) -> Iterator[tuple[str, Loc
         # Building the source reports this error.
         return
     reported: set[tuple[int | None, str]] = set()
-    mistakes = (_expressions(manifest, value, schema), _missing_streams(value), _unfollowed(value), _repeating(value))
+    mistakes = (
+        _expressions(manifest, value, schema),
+        _missing_streams(value),
+        _unfollowed(value),
+        _repeating(value),
+        _values(value),
+    )
     for keys, text, certain in chain.from_iterable(mistakes):
         # A part that several references share is written only once, so it is reported only once.
         location = manifest.where(keys)
@@ -204,9 +211,10 @@ def _branches(schema: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
 
 def _missing_streams(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool]]:
     """Yield stream names of the check that do not exist, if all names are known without a config."""
-    declared = (stream.get("name") for _, stream in _streams(value.get("streams"), ()))
-    names, chosen = list(filter(None, map(as_string, declared))), as_object(value.get("check")).get("stream_names")
-    if value.get("dynamic_streams") or not isinstance(chosen, list) or any(map(has_expression, names)):
+    names = [as_string(stream.get("name")) for _, stream in _streams(value.get("streams"), ())]
+    chosen = as_object(value.get("check")).get("stream_names")
+    unknown = not names or not all(names) or any(map(has_expression, names))
+    if value.get("dynamic_streams") or not isinstance(chosen, list) or unknown:
         return
     for number, name in enumerate(chosen):
         if isinstance(name, str) and name not in names:
@@ -242,6 +250,42 @@ def _repeating(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool
                 "request, or leave `step` and `cursor_granularity` out"
             )
             yield (*keys, "incremental_sync", "step"), words, False
+
+
+def _values(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool]]:
+    """Yield the values of cursors, page sizes and URLs that no config can make right."""
+    for keys, stream in _all_streams(value):
+        retriever = as_object(stream.get("retriever"))
+        cursor, requester = as_object(stream.get("incremental_sync")), as_object(retriever.get("requester"))
+        strategy = as_object(as_object(retriever.get("paginator")).get("pagination_strategy"))
+        for name in ("step", "lookback_window", "cursor_granularity"):
+            if (text := _literal(cursor.get(name))) and not _is_duration(text):
+                words = f"found {text!r}, expected a duration such as P1D, PT1H or P1M"
+                yield (*keys, "incremental_sync", name), words, True
+        if (text := _literal(cursor.get("datetime_format"))) and "%" not in text:
+            words = f"found {text!r}, expected the parts of a timestamp, such as %Y-%m-%dT%H:%M:%SZ"
+            yield (*keys, "incremental_sync", "datetime_format"), words, True
+        if (text := _literal(strategy.get("page_size"))) and not text.strip().removesuffix(".0").isdecimal():
+            words = f"found {text!r}, expected an integer"
+            yield (*keys, "retriever", "paginator", "pagination_strategy", "page_size"), words, True
+        path = as_string(requester.get("path"))
+        absolute = requester.get("url") or requester.get("url_base") or "://" in path or has_expression(path)
+        if requester.get("type") == "HttpRequester" and not absolute:
+            words = "HttpRequester needs the field 'url', or 'url_base' and 'path'"
+            yield (*keys, "retriever", "requester"), words, "stream_template" not in keys
+
+
+def _literal(value: JsonValue) -> str:
+    """Return a string without expressions; of anything else, an empty string."""
+    return value if isinstance(value, str) and not has_expression(value) else ""
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        parse_duration(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _all_streams(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, Mapping[str, JsonValue]]]:

@@ -97,8 +97,8 @@ class FileChecks:
             _add_mistakes(path, {}, problems)
             raise
         _add_mistakes(path, source.config_schema, problems)
-        # Components that use the config can only be built with one.
-        if self._config is not None:
+        # Components that use the config can only be built with one; building repeats the first mistake.
+        if self._config is not None and not any(problem.certain for problem in problems.all):
             with problems.gathering():
                 source.streams(load_config(self._config, source, self.secrets))
 

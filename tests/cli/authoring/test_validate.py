@@ -113,6 +113,32 @@ def test_a_manifest_whose_form_is_right_may_still_be_wrong(cli: CommandLine, tmp
     ]
 
 
+def test_values_that_no_config_can_make_right_are_wrong_without_one(cli: CommandLine, tmp_path: Path) -> None:
+    strategy = "{type: PageIncrement, page_size: ten}"
+    wrong = (
+        MANIFEST.replace('"%Y-%m-%d"', "YYYY-MM-DD\n      step: 30 days")
+        .replace('url: "https://api.test/users"', "path: users")
+        .replace(
+            "  record_sel",
+            f"  paginator: {{type: DefaultPaginator, pagination_strategy: {strategy}}}\n      record_sel",
+        )
+    )
+    (tmp_path / "manifest.yaml").write_text(wrong)
+
+    ran = cli("validate", "manifest.yaml")
+
+    cursor, retriever = "streams[0].incremental_sync", "streams[0].retriever"
+    assert ran.lines[:4] == [
+        (
+            f"manifest.yaml:12 {cursor}.datetime_format: found 'YYYY-MM-DD', "
+            "expected the parts of a timestamp, such as %Y-%m-%dT%H:%M:%SZ"
+        ),
+        f"manifest.yaml:13 {cursor}.step: found '30 days', expected a duration such as P1D, PT1H or P1M",
+        f"manifest.yaml:16 {retriever}.requester: HttpRequester needs the field 'url', or 'url_base' and 'path'",
+        f"manifest.yaml:17 {retriever}.paginator.pagination_strategy.page_size: found 'ten', expected an integer",
+    ]
+
+
 LIST = {"type": "ListPartitionRouter", "cursor_field": "project", "values": ["a"]}
 PARENT = {**yaml.safe_load(MANIFEST)["streams"][0], "name": "parent"}
 LINK = {"type": "ParentStreamConfig", "parent_key": "id", "partition_field": "owner", "stream": PARENT}
