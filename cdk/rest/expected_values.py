@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from cdk.base.errors import ConfigError
 from cdk.base.process.connector_line import defined_at
@@ -13,6 +14,8 @@ from cdk.rest.pagination.paginator import Paginator
 from cdk.rest.records.decoder import Decoder
 from cdk.streams.stream import Stream
 from cdk.streams.written_class import STREAM_ATTRIBUTES, Expected, attribute, kind_shown, names, object_of, value_shown
+
+T = TypeVar("T")
 
 _SCHEMES = ("https://", "http://")
 _WITH_HOST = re.compile(r"(?:[a-z][a-z0-9+.\-]*:)?//", re.IGNORECASE)
@@ -40,6 +43,13 @@ AUTHENTICATOR = Expected(
     "an authenticator such as `Bearer(token)`, or None",
     kind_shown,
 )
+_RETURNED: Mapping[str, Expected] = {
+    "authenticator": AUTHENTICATOR,
+    "params": Expected(object_of(Mapping), "the parameters by name, such as `{'limit': 100}`", kind_shown),
+    "headers": Expected(object_of(Mapping), "the headers by name, such as `{'Accept': 'text/csv'}`", kind_shown),
+    "path": Expected(object_of(str), "the path as a string, such as '/users'", kind_shown),
+}
+"""What the methods of an HttpStream have to return."""
 RESOURCE_ATTRIBUTES: Mapping[str, Expected] = {
     "paginator": Expected(
         object_of(Paginator), "an object such as `LinkHeader()`, or `SinglePage()` for a single page"
@@ -66,9 +76,9 @@ def check_url(stream: Stream, base: str, url: str) -> None:
         )
 
 
-def check_authenticator(stream: Stream, method: Callable[[], object], authenticator: object) -> None:
-    """Raise ConfigError if a stream's method returned something else than an authenticator or None."""
-    if problem := AUTHENTICATOR.problem(authenticator):
-        raise ConfigError(
-            f"{attribute(type(stream), 'authenticator')}: {problem}{defined_at(method)}", stream=stream.name
-        )
+def returned(stream: Stream, method: Callable[..., T], value: T) -> T:
+    """The value that a stream's method returned. Raises ConfigError: the kit cannot use it."""
+    name = method.__name__
+    if problem := _RETURNED[name].problem(value):
+        raise ConfigError(f"{attribute(type(stream), name)}: {problem}{defined_at(method)}", stream=stream.name)
+    return value

@@ -25,7 +25,7 @@ from cdk.rest.errors.failed_body import (
 )
 from cdk.rest.errors.http_error_handler import HttpErrorHandler
 from cdk.rest.errors.status_errors import exchange_text
-from cdk.rest.expected_values import HTTP_ATTRIBUTES, check_authenticator, check_url
+from cdk.rest.expected_values import HTTP_ATTRIBUTES, check_url, returned
 from cdk.rest.http.authenticator import Authenticator
 from cdk.rest.http.json_path import absence, as_path, path, path_exists, records_at
 from cdk.rest.http.messages import Request, Response
@@ -157,13 +157,15 @@ class HttpStream(PagedStream):
     def request(self, slice: Slice) -> Request:
         """Return the request for a slice, without its page token and credentials."""
         # Headers and parameters are copied: a request may be sent again, after its author has reused the dict.
-        headers, content, body = dict(self.headers(slice)), self.body_json(slice), None
+        headers = dict(returned(self, self.headers, self.headers(slice)))
+        content, body = self.body_json(slice), None
         if content is not None:
             body = to_json(content)
             headers = {"Content-Type": "application/json", **headers}
-        url = _join(self.url_base, self.path(slice))
+        url = _join(self.url_base, returned(self, self.path, self.path(slice)))
         scope = self._scope(url, slice)
-        return Request(self.http_method, url, copied(self.params(slice)), headers, body, scope=scope)
+        params = copied(returned(self, self.params, self.params(slice)))
+        return Request(self.http_method, url, params, headers, body, scope=scope)
 
     def _request(self, slice: Slice) -> Request:
         """Return the request for any page of a slice, always built with the state at the start of the slice."""
@@ -222,8 +224,7 @@ class HttpStream(PagedStream):
         with _building:
             if self._client is None:
                 with collecting_bearers() as self._bearers:
-                    authenticator = self.authenticator()
-                    check_authenticator(self, self.authenticator, authenticator)
+                    authenticator = returned(self, self.authenticator, self.authenticator())
                     if isinstance(authenticator, OAuth2):
                         register_bearer(authenticator)
                 self._client = HttpClient(

@@ -82,12 +82,15 @@ def _source_in(module: ModuleType, name: str) -> Source:
         names = ", ".join(cls.__name__ for cls in sources)
         raise ConfigError(f"{name}: found the sources {names}, expected one; set `source = ...` in the module")
     if sources:
-        return sources[0]()
+        source = sources[0]()
+        for cls in source.stream_classes:
+            _check_implemented(cls, name, needed=True)
+        return source
     classes = [cls for cls in _classes(module) if issubclass(cls, Stream)]
     # Classes that others derive from count as bases only. If a base is a stream as well, a Source must list it.
     leaves = [cls for cls in classes if not any(cls is not other and issubclass(other, cls) for other in classes)]
     for cls in leaves:
-        _check_implemented(cls, name, only_stream=len(leaves) == 1)
+        _check_implemented(cls, name, needed=len(leaves) == 1)
     _warn_about_bases(classes, leaves, name)
     if not (streams := [cls for cls in leaves if not inspect.isabstract(cls)]):
         raise ConfigError(f"{name}: found neither a Source nor a Stream in the module, expected one")
@@ -114,14 +117,14 @@ def _classes(module: ModuleType) -> Iterator[type]:
             yield value
 
 
-def _check_implemented(cls: type, name: str, *, only_stream: bool) -> None:
+def _check_implemented(cls: type, name: str, *, needed: bool) -> None:
     """Check that a stream implements its abstract methods.
 
-    Raises ConfigError: when one is missing and the class has a method with a similar name, or is the only stream.
+    Raises ConfigError: when one is missing and the class is needed, or has a method with a similar name.
     """
     for missing in sorted(getattr(cls, "__abstractmethods__", ())):
         near = nearest(missing, [own for own in vars(cls) if not own.startswith("_")])
-        if near is not None or only_stream:
+        if near is not None or needed:
             hint = "" if near is None else f", but has {near!r}; did you mean that?"
             raise ConfigError(f"{name}: the stream {cls.__name__} does not implement `{missing}`{hint}")
 

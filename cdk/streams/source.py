@@ -12,9 +12,16 @@ from cdk.base.wording import did_you_mean
 from cdk.state.stream_state import StreamState
 from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import Stream
+from cdk.streams.written_class import Expected, check_values
 
 S = TypeVar("S", bound=Stream)
 
+_STREAM_CLASSES = Expected(
+    lambda value: (
+        isinstance(value, Sequence) and all(isinstance(kind, type) and issubclass(kind, Stream) for kind in value)
+    ),
+    "a list of classes of streams, such as `[Users, Posts]`",
+)
 NO_CONFIG: JsonSchema = {"type": "object", "properties": {}, "additionalProperties": True}
 
 
@@ -75,6 +82,10 @@ class Source:
     stream_classes: Sequence[type[Stream]] = ()
     documentation_url: ClassVar[str | None] = None
     events: Events = Events()
+
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        super().__init_subclass__(**kwargs)
+        check_values(cls, vars(cls), {"stream_classes": _STREAM_CLASSES})
 
     @property
     def module(self) -> str:

@@ -519,6 +519,25 @@ def test_what_is_no_authenticator_is_refused_with_its_line_and_not_shown(value: 
     assert ("s3cret" in str(error.value), list(api.requests)) == (False, [])
 
 
+@pytest.mark.parametrize(
+    ("method", "value", "problem"),
+    [
+        ("params", None, "found None, expected the parameters by name"),
+        ("headers", "s3cret", "found a str, expected the headers by name"),
+        ("path", None, "found None, expected the path as a string"),
+    ],
+)
+def test_what_cannot_be_part_of_a_request_is_refused_with_its_line(method: str, value: object, problem: str) -> None:
+    def written(_self: Users, _slice: Slice) -> object:
+        return value
+
+    written.__name__ = method
+    odd = type("Odd", (Users,), {method: written})({"url": "https://api.test"})
+    odd.transport = MockApi()
+    with pytest.raises(ConfigError, match=rf"Odd\.{method}: {problem}.*{Path(__file__).name}:"):
+        list(read_slice(odd, Slice()))
+
+
 def test_a_parent_is_fetched_once_for_several_children() -> None:
     api = three_pages()
     api.get("/v1/users/*/posts").returns(json={"data": [], "next": None})

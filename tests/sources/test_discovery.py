@@ -229,3 +229,22 @@ def test_a_stream_that_writes_nothing_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"the stream Notes does not implement `read_records`$"):
         find_source(str(tmp_path / "empty.py"))
+
+
+def test_a_stream_of_a_source_that_writes_nothing_is_named(tmp_path: Path) -> None:
+    lines = ["from cdk import Source, Stream", "class Notes(Stream):", "    pass", "class Pad(Source):"]
+    (tmp_path / "pad.py").write_text("\n".join([*lines, "    stream_classes = [Notes]"]))
+
+    with pytest.raises(ConfigError, match=r"the stream Notes does not implement `read_records`$"):
+        find_source(str(tmp_path / "pad.py"))
+
+
+def test_a_source_that_lists_no_classes_is_refused_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "pad.py").write_text(
+        f"{USERS}\nfrom cdk import Source\nclass Pad(Source):\n    stream_classes = Users\n"
+    )
+
+    with pytest.raises(
+        ConfigError, match=r"Pad\.stream_classes: found the class Users, expected a list of classes.*:\d+"
+    ):
+        find_source(str(tmp_path / "pad.py"))
