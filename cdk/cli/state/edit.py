@@ -49,7 +49,7 @@ def reset(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None,
 @dry_option
 @editing
 def set_(pipeline: PipelineFile, stream: str, file: Path, *, dry: bool) -> int:
-    """Give a STREAM the state in a file: the JSON object of `show --json`, or any older form of it."""
+    """Give a STREAM the state in a file: what `show --json` prints as `state`, or any older form of it."""
     blob = read_document(file)
     table = pipeline.table((stream,))
     known = pipeline.stream(table)
