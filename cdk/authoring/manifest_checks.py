@@ -253,11 +253,15 @@ def _repeating(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool
 
 
 def _values(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool]]:
-    """Yield the values of cursors, page sizes and URLs that no config can make right."""
-    for keys, stream in _all_streams(value):
+    """Yield the values of cursors, page sizes and URLs that no config can make right.
+
+    Those of custom components mean what their code makes of them, and those of templates may be replaced.
+    """
+    for keys, stream in _streams(value.get("streams"), ("streams",)):
         retriever = as_object(stream.get("retriever"))
-        cursor, requester = as_object(stream.get("incremental_sync")), as_object(retriever.get("requester"))
-        strategy = as_object(as_object(retriever.get("paginator")).get("pagination_strategy"))
+        requester = as_object(retriever.get("requester"))
+        cursor = _built_in(stream.get("incremental_sync"))
+        strategy = _built_in(as_object(retriever.get("paginator")).get("pagination_strategy"))
         for name in ("step", "lookback_window", "cursor_granularity"):
             if (text := _literal(cursor.get(name))) and not _is_duration(text):
                 words = f"found {text!r}, expected a duration such as P1D, PT1H or P1M"
@@ -272,7 +276,12 @@ def _values(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool]]:
         absolute = requester.get("url") or requester.get("url_base") or "://" in path or has_expression(path)
         if requester.get("type") == "HttpRequester" and not absolute:
             words = "HttpRequester needs the field 'url', or 'url_base' and 'path'"
-            yield (*keys, "retriever", "requester"), words, "stream_template" not in keys
+            yield (*keys, "retriever", "requester"), words, True
+
+
+def _built_in(component: JsonValue) -> Mapping[str, JsonValue]:
+    """Return a component; an empty object if it is Python code."""
+    return {} if as_object(component).get("class_name") else as_object(component)
 
 
 def _literal(value: JsonValue) -> str:

@@ -105,12 +105,13 @@ def check_files(
 
 
 def _kind(file: Path) -> str:
-    """Determine the kind of a file; by its suffix if it cannot be read, so that the check reports why."""
+    """Determine the kind of a file; by its suffix if it has no keys or cannot be read, and the check reports why."""
     is_yaml = file.suffix in {".yaml", ".yml"}
     try:
-        return kind_of(read_document(file) if is_yaml else next(read_documents(file))[1])
+        value = read_document(file) if is_yaml else next(read_documents(file))[1]
     except ConfigError:
-        return "manifest" if is_yaml else "config"
+        value = None
+    return "manifest" if is_yaml and not isinstance(value, Mapping) else kind_of(value)
 
 
 def validate_json(checked: Sequence[CheckedFile]) -> Mapping[str, object]:

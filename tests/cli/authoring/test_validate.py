@@ -139,6 +139,23 @@ def test_values_that_no_config_can_make_right_are_wrong_without_one(cli: Command
     ]
 
 
+def test_values_of_custom_components_are_left_to_their_code(cli: CommandLine, tmp_path: Path) -> None:
+    own = "CustomIncrementalSync\n      class_name: components.Own\n      step: 30 days"
+    (tmp_path / "manifest.yaml").write_text(MANIFEST.replace("DatetimeBasedCursor", own))
+
+    assert "30 days" not in "".join(cli("validate", "manifest.yaml").lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("", "nothing (null)"), ("- type: DeclarativeStream\n", "a list of 1"), ("users\n", "'users'")]
+)
+def test_yaml_without_keys_is_no_manifest(cli: CommandLine, tmp_path: Path, text: str, found: str) -> None:
+    (tmp_path / "manifest.yaml").write_text(text)
+
+    expected = "expected an object with `version`, `check` and `streams`"
+    assert cli("validate", "manifest.yaml").lines == [f"manifest.yaml:1: found {found}, {expected}"]
+
+
 LIST = {"type": "ListPartitionRouter", "cursor_field": "project", "values": ["a"]}
 PARENT = {**yaml.safe_load(MANIFEST)["streams"][0], "name": "parent"}
 LINK = {"type": "ParentStreamConfig", "parent_key": "id", "partition_field": "owner", "stream": PARENT}
