@@ -20,9 +20,12 @@ from msgspec import Struct
 
 from cdk.base.errors import CdkError, ConfigError, ReadError, TransientError
 from cdk.base.process.connector_line import error_with_line, names_line
+from cdk.base.process.request_lease import RequestLease, RequestsSpent, leasing
 from cdk.base.run import one_run
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue
+from cdk.base.wording import counted
+from cdk.lake.arrow.columns import columns
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.token_files import TokenFiles
@@ -36,6 +39,8 @@ from cdk.state.stores.key import StateKey
 from cdk.state.stores.opening import open_store
 from cdk.streams.source import Source
 from cdk.sync.settings.pipeline_file import Pipeline, TargetOptions
+from cdk.sync.settings.stream_plan import check_apart, plan_streams
+from cdk.sync.tables.table_fit import check_new_table
 
 Status: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
@@ -73,11 +78,14 @@ def machine_findings(
 def pipeline_findings(
     settings: Pipeline, source: Source, *, clock: Clock = system_clock, free: Callable[[Path], int] = free_bytes
 ) -> Iterator[Finding]:
-    """Check what a pipeline needs: an API that responds and accepts the credentials, a clock, a target, a state store.
+    """Check whether the API, the clock, the streams, the target and the state store of a pipeline can be used.
 
     source: the pipeline's, whose config is prepared.
     """
-    yield from source_findings(source, settings.config, settings.target, clock=clock)
+    of_source = list(source_findings(source, settings.config, settings.target, clock=clock))
+    yield from of_source
+    if all(finding.status != "failed" for finding in of_source):
+        yield _streams_finding(settings, source)
     yield _target_finding(settings)
     with suppress(ConfigError):  # the finding of the target says so
         if (path := folder_at(settings.target.path, settings.target.storage).on_disk) is not None:
@@ -189,6 +197,24 @@ def _clock_finding(exchanges: Sequence[Exchange], now: datetime) -> Finding:
                 "clock", "warning", seconds, "synchronize it with a time server: tokens and cursors depend on it"
             )
     return Finding("clock", "skipped", "no response says its time")
+
+
+def _streams_finding(settings: Pipeline, source: Source) -> Finding:
+    # Without requests: they might spend a refresh token that works once.
+    try:
+        with leasing(RequestLease(0)):
+            target = folder_at(settings.target.path, settings.target.storage)
+            plans = plan_streams(source.streams(settings.config), settings, target)
+            check_apart(plans)
+            for plan in plans:
+                with suppress(RequestsSpent):  # a schema from the API
+                    check_new_table(plan, columns(plan.stream.json_schema()))
+    except RequestsSpent:
+        return Finding("streams", "skipped", "the source knows its streams only from its API")
+    except CdkError as error:
+        fix = "correct `streams` of the pipeline; `spark-cdk validate` names all mistakes in it"
+        return Finding("streams", "failed", str(error), fix)
+    return Finding("streams", "ok", f"{counted(len(plans), 'stream')}, whose options fit")
 
 
 def _target_finding(settings: Pipeline) -> Finding:

@@ -47,8 +47,8 @@ class LazyCommand(click.Command):
 def check_connector_or_pipeline(ctx: click.Context, /, pipeline: Path | None, **options: object) -> int:
     """Check whether the connection works with a config, or everything that a PIPELINE file names.
 
-    For a pipeline, these are its source, its target and its state store, one line each; the exit code is 1 if one of
-    them cannot be used.
+    For a pipeline, these are its source, its streams, its target and its state store, one line each; the exit code is 1
+    if one of them cannot be used.
     """
     if pipeline is None:
         return cast("int", ctx.invoke(check, **options))

@@ -70,7 +70,7 @@ def test_a_pipeline_that_has_all_it_needs_leaves_nothing_behind(look: Look, tmp_
     found = look(answering(), state={"state_provider": provider})
 
     assert {name: finding.status for name, finding in found.items()} == dict.fromkeys(
-        ("network", "source", "clock", "target", "disk of the target", "state"), "ok"
+        ("network", "source", "clock", "streams", "target", "disk of the target", "state"), "ok"
     )
     assert found["network"].text == "https://api.test answered"
     assert found["clock"].text == "30 s apart from the clock of https://api.test"
@@ -85,6 +85,22 @@ def test_credentials_that_are_refused_are_a_failure_of_the_source(look: Look) ->
 
     assert (found["network"].status, found["source"].status) == ("ok", "failed")
     assert "credentials" in found["source"].fix
+
+
+def test_options_that_do_not_fit_a_stream_are_a_failure_of_the_streams(look: Look) -> None:
+    found = look(answering(), streams={"users": {"write_mode": "append_dedup"}})
+
+    assert (found["source"].status, found["streams"].status) == ("ok", "failed")
+    assert "primary_key" in found["streams"].text
+
+
+def test_streams_are_planned_without_requests(look: Look) -> None:
+    api = answering()
+
+    found = look(api)
+
+    assert found["streams"].text == "1 stream, whose options fit"
+    assert len(api.requests) == 1
 
 
 def test_an_api_that_does_not_answer_is_a_failure_of_the_network(look: Look) -> None:

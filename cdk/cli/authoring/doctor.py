@@ -68,7 +68,7 @@ def doctor(
 @custom_code_option
 @with_egress
 def check_pipeline(pipeline: Path, *, allow_custom_code: bool) -> int:
-    """Check whether the source, the target and the state store of a PIPELINE can be used."""
+    """Check whether the source, the streams, the target and the state store of a PIPELINE can be used."""
     secrets = Secrets()
     return _report(_of_pipeline(pipeline, secrets, trusted=allow_custom_code), secrets)
 

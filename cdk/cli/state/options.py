@@ -27,7 +27,7 @@ from cdk.lake.storage.table_log import UnreadableTable
 from cdk.sources.environment import PartialEnvironment, environment
 from cdk.streams.stream import Stream
 from cdk.sync.settings.pipeline_file import Pipeline
-from cdk.sync.settings.stream_plan import StreamPlan, chosen_streams, plan_stream
+from cdk.sync.settings.stream_plan import StreamPlan, plan_streams
 from cdk.sync.tables.state_log_mirror import state_check
 
 P = ParamSpec("P")
@@ -130,9 +130,7 @@ class PipelineFile:
         """The connector's streams with the pipeline's options for each. Requires a complete config."""
         settings, source = file_pipeline(self.path, self.secrets, trusted=self.trusted)
         self._config_secrets += secret_values(source.config_schema, settings.config)
-        chosen = chosen_streams(source.streams(settings.config), settings.streams)
-        by_default = settings.incremental_write_mode
-        return [plan_stream(stream, options, self.target, by_default) for stream, options in chosen]
+        return plan_streams(source.streams(settings.config), settings, self.target)
 
     def stream(self, table: StreamLocation) -> Stream:
         """The stream of a table. Raises ConfigError: the pipeline no longer has it."""

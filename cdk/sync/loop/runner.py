@@ -42,7 +42,7 @@ from cdk.sync.reports.run_history import RunHistory
 from cdk.sync.reports.run_report import RunFacts, SyncResult
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline
-from cdk.sync.settings.stream_plan import StreamPlan, check_apart, chosen_streams, plan_stream
+from cdk.sync.settings.stream_plan import StreamPlan, check_apart, plan_streams
 from cdk.sync.tables.conditional_state import FollowSettings
 from cdk.sync.tables.skip_windows import SkipWindows
 from cdk.sync.tables.stale_removal import check_removal, removal_of
@@ -259,11 +259,10 @@ class SyncRunner:
 
     @cached_property
     def _planned(self) -> list[StreamPlan]:
-        plans = []
-        for stream, options in chosen_streams(self._streams, self._pipeline.streams):
-            plans.append(plan_stream(stream, options, self._target, self._pipeline.incremental_write_mode))
-            if options.remove_stale is not None:
-                check_removal(plans[-1], options.remove_stale)
+        plans = plan_streams(self._streams, self._pipeline, self._target)
+        for plan in plans:
+            if plan.remove_stale is not None:
+                check_removal(plan, plan.remove_stale)
         check_apart(plans)
         return plans
 

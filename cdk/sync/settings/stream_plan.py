@@ -17,7 +17,7 @@ from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, INCREMENTAL_DEFAULT
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.table_folders import HISTORY
 from cdk.streams.stream import Stream, full_name
-from cdk.sync.settings.pipeline_file import FollowSourceOptions, StreamOptions, SyncMode
+from cdk.sync.settings.pipeline_file import FollowSourceOptions, Pipeline, StreamOptions, SyncMode
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 
 _STREAMS = Location(keys=("streams",))
@@ -110,6 +110,16 @@ def chosen_streams(
             )
         options[meant[0]] = stream_options
     return [(stream, options[name]) for name, stream in known.items() if name in options]
+
+
+def plan_streams(streams: Iterable[Stream], pipeline: Pipeline, target: Folder) -> list[StreamPlan]:
+    """Return the plans of the streams that a pipeline selects. Raises ConfigError: as the two functions that it uses.
+
+    streams: all of the pipeline's source. target: the folder of the tables.
+    """
+    by_default = pipeline.incremental_write_mode
+    chosen = chosen_streams(streams, pipeline.streams)
+    return [plan_stream(stream, options, target, by_default) for stream, options in chosen]
 
 
 def plan_stream(

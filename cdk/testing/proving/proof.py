@@ -16,7 +16,7 @@ from cdk.lake.admin.verify import verify_tables
 from cdk.lake.storage.object_store import folder_at
 from cdk.streams.source import Source
 from cdk.sync.settings.pipeline_file import Pipeline
-from cdk.sync.settings.stream_plan import StreamPlan, chosen_streams, plan_stream
+from cdk.sync.settings.stream_plan import StreamPlan, plan_streams
 from cdk.testing.proving.differences import Difference, Key, difference
 from cdk.testing.proving.trials import EACH_PAGE, RARELY, Subject, TrialRun, Trials, rows
 
@@ -224,5 +224,4 @@ def verify(pipeline: Pipeline, source: Source) -> Verified:
 
 def _plans(pipeline: Pipeline, source: Source) -> Sequence[StreamPlan]:
     target = folder_at(pipeline.target.path, pipeline.target.storage)
-    chosen = chosen_streams(source.open(pipeline.config), pipeline.streams)
-    return [plan_stream(stream, how, target, pipeline.incremental_write_mode) for stream, how in chosen]
+    return plan_streams(source.open(pipeline.config), pipeline, target)
