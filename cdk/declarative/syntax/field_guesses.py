@@ -27,13 +27,14 @@ def field_guesses(
     for name, near in misspelt.items():
         yield name, f"unknown field {name!r} of {kind}; did you mean {near!r}?"
     # Parameters become fields of all components below, and expressions read them under any name.
-    expected = {*fields_of(model), *as_object(value.get("$parameters")), *misspelt}
+    expected = {*_OWN_KEYS, *fields_of(model), *as_object(value.get("$parameters")), *misspelt}
     for name in () if open_to_more(model) else value:
         if name in expected:
             continue
         if (replacement := REPLACED_FIELDS.get(name)) is not None:
             yield name, f"the field {name!r} of {kind} is ignored; use {replacement} instead"
-        elif (owners := _owners().get(name)) is not None and _is_component(value[name]):
+        # In this order: to find the owners, all components are imported.
+        elif _is_component(value[name]) and (owners := _owners().get(name)) is not None:
             yield (
                 name,
                 f"the field {name!r} of {kind} is ignored; it is a field of {listed(owners, _SHOWN)}: move it there",
@@ -44,7 +45,7 @@ def _is_component(value: JsonValue) -> bool:
     """Whether a value is a component with its type, or a list of such."""
     if isinstance(value, list):
         return bool(value) and all(map(_is_component, value))
-    return isinstance(value, Mapping) and value.get("type") in list(Component.registry)
+    return isinstance(value, Mapping) and isinstance(kind := value.get("type"), str) and kind in Component.registry
 
 
 @cache
