@@ -75,8 +75,8 @@ BUGS = [
     Bug(
         "a component that has no effect where it is written is warned of",
         "declarative/syntax/field_guesses",
-        "and _is_component(value[name])",
-        "and False",
+        "elif _is_component(value[name]) and",
+        "elif False and",
     ),
     Bug(
         "a stream of a manifest has a name",
