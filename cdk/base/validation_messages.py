@@ -1,6 +1,6 @@
 """Translates pydantic's validation errors: where, what was found, what was expected.
 
-Used for the files that people write, state messages, catalogs, options and manifests.
+Used for pipelines, options of stores and of the data source. Manifests, catalogs and states have their own.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -85,12 +85,14 @@ def validate(model: type[M], value: Json) -> tuple[M | None, Sequence[ManifestPr
     return (None if built is _INVALID else cast("M", built), sorted(problems, key=lambda problem: not problem.certain))
 
 
-def _built(shape: Shape, value: JsonValue, keys: Keys, problems: _Problems) -> object:  # noqa: C901, PLR0911 - one case a shape
+def _built(shape: Shape, value: JsonValue, keys: Keys, problems: _Problems) -> object:  # noqa: C901, PLR0911, PLR0912 - a case a shape
     """Return what a value of a shape becomes; _INVALID if it has problems that are certain, which are added."""
     match shape:
-        case Part():
+        case Part(model=kind) | AnyOf(kind=kind) if isinstance(value, kind):
+            return value
+        case Part() if isinstance(value, Mapping):
             return _part(shape, value, keys, problems)
-        case AnyOf():
+        case AnyOf() if isinstance(value, Mapping):
             return _member(shape, value, keys, problems)
         case Either():
             return _either(shape, value, keys, problems)
@@ -203,13 +205,8 @@ def _may_be_meant(option: Shape, value: JsonValue) -> bool:
             return False
 
 
-def _member(shape: AnyOf, value: JsonValue, keys: Keys, problems: _Problems) -> object:
+def _member(shape: AnyOf, value: Mapping[str, JsonValue], keys: Keys, problems: _Problems) -> object:
     kind = shape.kind
-    if isinstance(value, kind):
-        return value
-    if not isinstance(value, Mapping):
-        problems.append(_mismatch(shape, value, keys))
-        return _INVALID
     name = value.get("type")
     if "type" not in value and kind.implied is not None:
         name = kind.implied.of(value)
@@ -222,13 +219,8 @@ def _member(shape: AnyOf, value: JsonValue, keys: Keys, problems: _Problems) -> 
     return _INVALID
 
 
-def _part(shape: Part, value: JsonValue, keys: Keys, problems: _Problems) -> object:
+def _part(shape: Part, value: Mapping[str, JsonValue], keys: Keys, problems: _Problems) -> object:
     model = shape.model
-    if isinstance(value, model):
-        return value
-    if not isinstance(value, Mapping):
-        problems.append(_mismatch(shape, value, keys))
-        return _INVALID
     name = model.type_name if issubclass(model, Component) else None
     kind = value.get("type")
     if name is None or kind is None or kind == name:
