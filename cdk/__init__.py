@@ -22,7 +22,7 @@ from cdk.base.errors import (
     Timeout,
     TransientError,
 )
-from cdk.base.lazy_names import lazy_names
+from cdk.base.first_use import lazy_names
 from cdk.base.values import Json, JsonSchema, Record
 from cdk.state.position import Checkpoint, Done, Position, Start
 from cdk.state.slice import Partition, Slice

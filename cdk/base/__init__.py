@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING
 
-from cdk.base.lazy_names import lazy_names
+from cdk.base.first_use import lazy_names
 
 if TYPE_CHECKING:  # importing it at run time would import PyYAML
     from cdk.base.yaml_file import YamlFile

@@ -1,13 +1,13 @@
 """The kit's logger. The command line decides where its lines go (LOG messages, a terminal)."""
 
 import logging
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from threading import Lock
 
+from cdk.base.first_use import lazy_pattern
 from cdk.base.run import setting
 from cdk.base.wording import counted
 
@@ -121,4 +121,4 @@ class SliceErrors:
 _IN_FULL, _CAUSES = 5, 5
 """How many errors of a stream are logged in full; how many causes of further ones are logged with their number."""
 
-_URL = re.compile(r"\w+://\S+")
+_URL = lazy_pattern(r"\w+://\S+")

@@ -2,19 +2,21 @@
 
 import re
 
-_SECRET_NAME = re.compile(
+from cdk.base.first_use import lazy_pattern
+
+_SECRET_NAME = lazy_pattern(
     r"secret|passw|pwd|api[_-]?key|signature|credential|authorization|cookie"
     r"|(?:access|auth|refresh|id|api|private|oauth|bearer)[_-]?token",
     re.IGNORECASE,
 )
 # `page_token` and `start_key` are not secret, and error messages are of little use without them.
-_BARE_NAME = re.compile(r"(?:^|[_.\-])(?:token|key|sig|auth|jwt|session)$", re.IGNORECASE)
-_PAGE_NAME = re.compile(r"page|next|prev|continu|cursor|sync|skip|start|after|before|resum", re.IGNORECASE)
-_SORT_KEY = re.compile(r"(?:sort|order|group|primary|foreign|partition|public)[_.\-]?key$", re.IGNORECASE)
-_ADDRESS = re.compile(r"(?:ur[li]|endpoint)$", re.IGNORECASE)
-_ABOUT_SECRET = re.compile(r"[_.\-]?(?:ur[li]|endpoint|type)$", re.IGNORECASE)
+_BARE_NAME = lazy_pattern(r"(?:^|[_.\-])(?:token|key|sig|auth|jwt|session)$", re.IGNORECASE)
+_PAGE_NAME = lazy_pattern(r"page|next|prev|continu|cursor|sync|skip|start|after|before|resum", re.IGNORECASE)
+_SORT_KEY = lazy_pattern(r"(?:sort|order|group|primary|foreign|partition|public)[_.\-]?key$", re.IGNORECASE)
+_ADDRESS = lazy_pattern(r"(?:ur[li]|endpoint)$", re.IGNORECASE)
+_ABOUT_SECRET = lazy_pattern(r"[_.\-]?(?:ur[li]|endpoint|type)$", re.IGNORECASE)
 """Names of the origin or the kind of credentials, not of the secret itself: `authorization_url`, `token_type`."""
-_POLICY = re.compile(r"access-control-", re.IGNORECASE)
+_POLICY = lazy_pattern(r"access-control-", re.IGNORECASE)
 """Headers with permissions for browsers: `Access-Control-Allow-Credentials` is `true`."""
 
 

@@ -14,6 +14,7 @@ import msgspec
 import orjson
 
 from cdk.base.errors import FatalError
+from cdk.base.first_use import lazy_pattern
 
 if TYPE_CHECKING:
     JsonValue: TypeAlias = bool | int | float | str | Sequence["JsonValue"] | Mapping[str, "JsonValue"] | None
@@ -65,13 +66,13 @@ SIMPLE_TYPES = ("string", "integer", "number", "boolean")
 """The JSON Schema types without inner values, except null."""
 
 # An escape in JSON text; the group matches a lone surrogate, which is half a character.
-_ESCAPE = re.compile(
+_ESCAPE = lazy_pattern(
     rb"\\(?:u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
 _REPLACEMENT = rb"\ufffd"
 
 # The messages of orjson about integers of more than 64 bits, about more than 254 levels, and about half a character.
-_BEYOND_ORJSON = re.compile("64-bit|[Rr]ecursion|surrogates")
+_BEYOND_ORJSON = lazy_pattern("64-bit|[Rr]ecursion|surrogates")
 
 _decode = msgspec.json.Decoder().decode
 

@@ -11,6 +11,7 @@ import yaml
 from msgspec import Struct
 
 from cdk.base.errors import ConfigError
+from cdk.base.first_use import lazy_pattern
 from cdk.base.values import JsonValue, Location
 from cdk.base.wording import reason_of
 
@@ -27,7 +28,7 @@ _DEEPEST = 200
 _MOST_VALUES = 2_000_000
 """The most values of a file after its anchors are expanded."""
 
-_UNQUOTED_EXPRESSION = re.compile(r"(?:^\s*|[:,\-\[]\s*)\{\{")
+_UNQUOTED_EXPRESSION = lazy_pattern(r"(?:^\s*|[:,\-\[]\s*)\{\{")
 _NO_JSON = ("binary", "omap", "pairs", "set", "timestamp")
 
 

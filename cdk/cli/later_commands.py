@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from cdk.base.lazy_names import lazy_names
+from cdk.base.first_use import lazy_names
 
 if TYPE_CHECKING:  # `lazy_names` reads these imports, by name
     from cdk.cli.authoring.detect import detect

@@ -1,8 +1,9 @@
 """AirbyteCode: lets a manifest run Python classes that were written for `airbyte_cdk`."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
@@ -11,8 +12,7 @@ UNSAFE = "AIRBYTE_ENABLE_UNSAFE_CODE"
 """The environment variable with which existing platforms allow custom code."""
 
 
-@dataclass(frozen=True)
-class AirbyteCode:
+class AirbyteCode(Struct, frozen=True):
     """Builds custom components whose classes extend those of `airbyte_cdk`.
 
     components: the file of the module `components`; None: it lies beside the manifest.

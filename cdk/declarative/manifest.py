@@ -1,12 +1,12 @@
 """Loads a manifest: turns a YAML file into its root component, or reports every reason why it cannot."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
 from cdk.base.errors import ConfigError, ManifestError
+from cdk.base.first_use import lazy_pattern
 from cdk.base.logs import logger
 from cdk.base.values import JsonObject, JsonValue, Keys, Location, as_list, as_object
 from cdk.base.wording import shown
@@ -28,7 +28,7 @@ MOST_PARTS = 2_000_000
 _REFERENCE_ONLY_SECTIONS = frozenset({"definitions", "schemas"})
 _TOO_DEEP = "the manifest is nested too deeply; the kit supports a few hundred levels"
 # The prefix that `BuildContext.where` gives an error: `users: DatetimeBasedCursor.step: ...`; the stream may be absent.
-_COMPONENT_PREFIX = re.compile(r"(?:(?P<stream>.+): )?(?P<kind>[A-Z]\w+)\.(?P<field>\w+): ")
+_COMPONENT_PREFIX = lazy_pattern(r"(?:(?P<stream>.+): )?(?P<kind>[A-Z]\w+)\.(?P<field>\w+): ")
 
 
 class Manifest:

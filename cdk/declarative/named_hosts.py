@@ -4,12 +4,12 @@ In expressions, names other than `config` and `parameters` hold values from API 
 host, it matches any text without a dot; if it is the whole host, the expression names no host.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from cdk.base.first_use import lazy_pattern
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue
 from cdk.declarative.components.streams.partition_routers import ListPartitionRouter
@@ -20,9 +20,9 @@ from cdk.declarative.model.component import Component
 from cdk.declarative.model.stream_plug_points import AnySchemaLoader
 from cdk.rest.http.origin import CredentialScope, Origin, named_origins, origin
 
-_LITERAL = re.compile(r"https?://[A-Za-z0-9.\-]+(?::[0-9]+)?(?=[/?#\"'\s]|$)")
+_LITERAL = lazy_pattern(r"https?://[A-Za-z0-9.\-]+(?::[0-9]+)?(?=[/?#\"'\s]|$)")
 # The rest of a host after its last wildcard must be a domain with a single owner: `*.com` names no host.
-_DOMAIN = re.compile(r"[A-Za-z0-9\-_]*(?:\.[A-Za-z0-9\-_]+){2,}")
+_DOMAIN = lazy_pattern(r"[A-Za-z0-9\-_]*(?:\.[A-Za-z0-9\-_]+){2,}")
 
 
 def credential_scope(root: Component, config: Mapping[str, JsonValue], secrets: Secrets) -> CredentialScope:

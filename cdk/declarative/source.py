@@ -1,6 +1,5 @@
 """ManifestSource: a connector defined by a manifest."""
 
-import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import cache, lru_cache, partial
@@ -123,6 +122,8 @@ class ManifestSource(Source):
 
     def rebuilt(self, config: Mapping[str, JsonValue], copy: bytes = b"") -> Mapping[str, Stream]:
         """Return the streams written in the manifest, or those of one copy of a template, without calling the API."""
+        import pickle  # noqa: PLC0415 - see `Recipe.stream`
+
         ctx = self._context(config)
         if copy:
             declared = streams_of_copy(pickle.loads(copy), ctx, "")  # noqa: S301 - pickled by the driver
@@ -237,6 +238,8 @@ class Recipe(Struct, frozen=True):
 
     def stream(self, name: str, copy: Mapping[str, JsonValue] | None = None, attempt: int = 0) -> Stream:
         """Return the stream of this name, built once per process. copy: the filled-in template it was made from."""
+        import pickle  # noqa: PLC0415 - takes 1 ms, and is only needed in other processes
+
         recipe = replace(self, attempt=attempt)
         return _rebuilt(recipe)[name] if copy is None else _rebuilt_copy(recipe, pickle.dumps(copy))[name]
 

@@ -5,7 +5,7 @@ Its names are imported on first use, so that importing a module of this package 
 
 from typing import TYPE_CHECKING
 
-from cdk.base.lazy_names import lazy_names
+from cdk.base.first_use import lazy_names
 
 if TYPE_CHECKING:  # importing them at run time would import the whole layer
     from cdk.rest.auth.oauth2 import OAuth2, StoredTokens

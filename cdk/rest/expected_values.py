@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from cdk.base.errors import ConfigError
+from cdk.base.first_use import lazy_pattern
 from cdk.base.process.connector_line import defined_at
 from cdk.rest.errors.error_handler import ErrorHandler
 from cdk.rest.http.authenticator import Authenticator
@@ -18,7 +19,7 @@ from cdk.streams.written_class import STREAM_ATTRIBUTES, Expected, attribute, ki
 T = TypeVar("T")
 
 _SCHEMES = ("https://", "http://")
-_WITH_HOST = re.compile(r"(?:[a-z][a-z0-9+.\-]*:)?//", re.IGNORECASE)
+_WITH_HOST = lazy_pattern(r"(?:[a-z][a-z0-9+.\-]*:)?//", re.IGNORECASE)
 
 
 def url_shown(value: object) -> str:

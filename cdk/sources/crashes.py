@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from cdk.base.errors import CdkError
+from cdk.base.first_use import lazy_pattern
 from cdk.base.secret_masking import HIDDEN, Secrets
 from cdk.base.secret_names import looks_secret
 
@@ -30,8 +31,8 @@ _DEEPEST, _ITEMS, _LONGEST, _LONGEST_LOCAL = 4, 20, 500, 3_000
 """Limits of a value: nesting levels, items of a container, characters of a string in it, and characters in total."""
 _LONGEST_READ = 20_000
 """Characters beyond which only the length of a string is shown."""
-_NO_NAME, _LONGEST_NAME = re.compile(r"[^\w.-]"), 150
-_CREDENTIALS = re.compile(r"\b(Bearer|Basic)\s+[^\s'\",]+", re.IGNORECASE)
+_NO_NAME, _LONGEST_NAME = lazy_pattern(r"[^\w.-]"), 150
+_CREDENTIALS = lazy_pattern(r"\b(Bearer|Basic)\s+[^\s'\",]+", re.IGNORECASE)
 
 
 def crash_text(error: BaseException, secrets: Secrets) -> str:

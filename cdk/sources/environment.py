@@ -5,14 +5,13 @@ is the content of a file, and `command:pass show api` the output of a command.
 """
 
 import os
-import re
 import shlex
-import subprocess
 from collections import ChainMap
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from cdk.base.errors import ConfigError
+from cdk.base.first_use import lazy_pattern
 from cdk.base.secret_names import looks_secret
 from cdk.base.wording import reason_of
 
@@ -22,7 +21,7 @@ _MIN_UNUSED_LENGTH, _MIN_NAMED_LENGTH = 6, 4
 Shorter values would be found, and masked by mistake, in every other text; those with a secret-looking name in a few.
 """
 _SEGMENT = r"(?:[a-z_-]+\d{0,2}|\d{1,5})"
-_ORDINARY = re.compile(rf"[a-z_]+|(?:[a-z][a-z0-9]*:/|[.]{{0,2}}|~|[a-z_-]+)(?:/{_SEGMENT}(?:[.:]{_SEGMENT})*)+/?")
+_ORDINARY = lazy_pattern(rf"[a-z_]+|(?:[a-z][a-z0-9]*:/|[.]{{0,2}}|~|[a-z_-]+)(?:/{_SEGMENT}(?:[.:]{_SEGMENT})*)+/?")
 """A lower-case word, or a path or URL of such words and small numbers: masking these would hide half of a page."""
 _COMMAND_TIMEOUT_SECONDS = 60
 """Timeout in seconds of a command that prints a secret, as it may wait for input."""
@@ -119,6 +118,8 @@ class _Lookups(dict[str, str]):
 
     def _output(self, text: str) -> str:
         """Run a command without a shell and return its output. Errors show only its program; stderr is the caller's."""
+        import subprocess  # noqa: PLC0415 - takes 1 ms, and is only needed here
+
         try:
             done = subprocess.run(  # noqa: S603 - the user's file names the command, as it may name Python code
                 shlex.split(text),

@@ -9,18 +9,19 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from cdk.base.errors import ConfigError
+from cdk.base.first_use import lazy_pattern
 from cdk.base.secret_masking import Secrets
 from cdk.base.secret_names import looks_secret
 from cdk.base.values import JsonValue, Keys, map_leaves, walk
 
-_VARIABLE = re.compile(
+_VARIABLE = lazy_pattern(
     r"\$\$\{|\$\{(?:(?P<lookup>(?:file|command):[^}]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"(?::-(?P<default>(?:(?!\$\{)[^}])*))?|(?P<malformed>\s*[A-Za-z_][^}]*))\}"
 )
-_NAME_IN_CAPITALS = re.compile(r"[A-Z][A-Z0-9_]*")
-_PLAIN = re.compile(r"(?:abfss?://[a-z0-9-]+@|[a-z][a-z0-9]*://)?[\w ./~-]*")
+_NAME_IN_CAPITALS = lazy_pattern(r"[A-Z][A-Z0-9_]*")
+_PLAIN = lazy_pattern(r"(?:abfss?://[a-z0-9-]+@|[a-z][a-z0-9]*://)?[\w ./~-]*")
 """A name, a number, a path, or a URL without user, password and parameters."""
-_PORT = re.compile(r"(?:\w+_)?PORT")
+_PORT = lazy_pattern(r"(?:\w+_)?PORT")
 
 
 def named_values(value: JsonValue, environ: Mapping[str, str]) -> set[str]:

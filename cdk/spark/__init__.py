@@ -5,7 +5,7 @@ Names are imported on first use, because the command line uses parts of this pac
 
 from typing import TYPE_CHECKING
 
-from cdk.base.lazy_names import lazy_names
+from cdk.base.first_use import lazy_names
 
 if TYPE_CHECKING:  # importing them at run time would import pyspark
     from cdk.sources.manifests import manifest_source

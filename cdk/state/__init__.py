@@ -7,7 +7,7 @@ module of this package and must not pay for the others.
 
 from typing import TYPE_CHECKING
 
-from cdk.base.lazy_names import lazy_names
+from cdk.base.first_use import lazy_names
 
 if TYPE_CHECKING:  # at run time few programs need them
     from cdk.state.bookmarks import StateData, StateStore

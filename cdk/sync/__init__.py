@@ -6,7 +6,7 @@ lazily, because the command line uses parts of this package that need no pyarrow
 
 from typing import TYPE_CHECKING
 
-from cdk.base.lazy_names import lazy_names
+from cdk.base.first_use import lazy_names
 
 if TYPE_CHECKING:  # at run time this would import pyarrow and deltalake
     from cdk.sources.manifests import manifest_source

@@ -5,7 +5,7 @@ Names are imported at first use, since pytest loads the plugin of this package i
 
 from typing import TYPE_CHECKING
 
-from cdk.base.lazy_names import lazy_names
+from cdk.base.first_use import lazy_names
 
 if TYPE_CHECKING:  # importing them at run time would import the engine
     from cdk.protocol.catalog import SyncMode

@@ -1,10 +1,11 @@
 """Names of APIs, compared by their words: `AccountSid`, `account_sid` and `account-sid` are the same."""
 
-import re
 from collections.abc import Iterable
 
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-PARAMETER = re.compile(r"\{([^{}]*)\}")
+from cdk.base.first_use import lazy_pattern
+
+_WORD = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+PARAMETER = lazy_pattern(r"\{([^{}]*)\}")
 """A parameter in a path, such as `{id}`."""
 
 CHANGED = {"updated", "modified", "changed", "update", "modification", "edited"}
@@ -29,7 +30,7 @@ COMPANIONS = frozenset({
 _VERBS = frozenset({"filter", "list", "paginate", "query", "search"})
 """The last segments of paths that read a collection by a request body, with a POST instead of a GET."""
 
-_SUFFIX = re.compile(r"\.(?:json|xml)$")
+_SUFFIX = lazy_pattern(r"\.(?:json|xml)$")
 
 
 def words(name: str) -> list[str]:

@@ -1,7 +1,6 @@
 """Finds the line of a connector's code that an error comes from, for messages."""
 
 import os
-import re
 import traceback
 from collections.abc import Sequence
 from inspect import unwrap
@@ -9,9 +8,11 @@ from itertools import takewhile
 from pathlib import Path
 from types import FrameType
 
+from cdk.base.first_use import lazy_pattern
+
 _KIT = Path(__file__).parents[2]
 _PYTHON = Path(os.__file__).parent
-_NAMED = re.compile(r"\.py:\d+")
+_NAMED = lazy_pattern(r"\.py:\d+")
 _PACKAGES = {"site-packages", "dist-packages"}
 
 

@@ -15,20 +15,21 @@ from typing import Self
 import msgspec
 import orjson
 
+from cdk.base.first_use import lazy_pattern
 from cdk.base.values import FieldValue, SerializedJson, from_odd_json
 
 # The part from the decimal point of a number that may have more than 15 digits: nine before it, or eight after it.
-_LONG = re.compile(rb"\.\d(?:\d{7}|(?<=\d{9}\.\d))\d*(?:[eE][+-]?\d+)?")
+_LONG = lazy_pattern(rb"\.\d(?:\d{7}|(?<=\d{9}\.\d))\d*(?:[eE][+-]?\d+)?")
 # The exponent of a number that may be below 1e-307, where doubles have fewer digits, and none at last. It begins with
 # its sign, because a pattern that begins with a literal is ten times as fast.
-_TINY = re.compile(rb"-(?<=[eE]-)\d{3,}(?=[\s,\]}]|\Z)")
+_TINY = lazy_pattern(rb"-(?<=[eE]-)\d{3,}(?=[\s,\]}]|\Z)")
 # The exponent of a number of more than 15 digits without a point. A pattern for each letter begins with a literal, too.
-_SCALED = re.compile(rb"e(?<=\d{16}e)[+-]?\d+"), re.compile(rb"E(?<=\d{16}E)[+-]?\d+")
+_SCALED = lazy_pattern(rb"e(?<=\d{16}e)[+-]?\d+"), lazy_pattern(rb"E(?<=\d{16}E)[+-]?\d+")
 _MOST_BEFORE_POINT = 24
 """How many digits of the integer part are examined. Doubles are not written with more."""
 _OF_NUMBERS = frozenset(b"0123456789+-.eE")
 # The digits of an integer beyond the 4,300 that msgspec and Python parse; the remaining ones may belong to an escape.
-_BEYOND_INTEGERS = re.compile(rb"(?<=\d{18})\d{4283,}")
+_BEYOND_INTEGERS = lazy_pattern(rb"(?<=\d{18})\d{4283,}")
 _ONLY_NUMBERS = bytes(byte if byte in b"0123456789+-.eE" else ord(" ") for byte in range(256))
 
 

@@ -5,12 +5,12 @@ zone, digits and `Z` only as a string; a schema may declare more. The type does 
 so it is the same however they are split into pages.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from types import NoneType
 from typing import Literal, TypeAlias
 
+from cdk.base.first_use import lazy_pattern
 from cdk.base.records.exact_json import WrittenNumber
 from cdk.base.records.plain_values import plain
 from cdk.base.times.clock import parse_timestamp
@@ -24,8 +24,8 @@ EXACT = 2**53
 _MOST_DIGITS = 40
 _DAY = r"\d{4}-\d{2}-\d{2}"
 _FORMATS = {
-    "date": re.compile(_DAY),
-    "date-time": re.compile(rf"{_DAY}T\d{{2}}:\d{{2}}:\d{{2}}(?:\.\d{{1,6}})?(?:Z|\+00:00)"),
+    "date": lazy_pattern(_DAY),
+    "date-time": lazy_pattern(rf"{_DAY}T\d{{2}}:\d{{2}}:\d{{2}}(?:\.\d{{1,6}})?(?:Z|\+00:00)"),
 }
 _SIMPLE: dict[type, JsonType] = {bool: "boolean", str: "string", dict: "object", list: "array"}
 

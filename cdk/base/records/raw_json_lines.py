@@ -4,7 +4,6 @@ Decoding a record and freeing it again is two thirds of the work of moving it. I
 passed on unchanged, with every digit of its numbers.
 """
 
-import re
 from codecs import utf_8_decode
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -13,6 +12,7 @@ from typing import Any, ClassVar, TypeAlias, overload
 
 import msgspec
 
+from cdk.base.first_use import lazy_pattern
 from cdk.base.records.exact_json import exact_json
 from cdk.base.values import Record
 
@@ -25,7 +25,7 @@ _PIECE = 2**14
 _BRACE = {ord("{")}
 _FIRST, _VALUE = itemgetter(0), attrgetter("value")
 # Names that msgspec cannot look up, because JSON writes them with escapes, or cannot represent them.
-_ESCAPED = re.compile(r'[\\"\x00-\x1f\ud800-\udfff]')
+_ESCAPED = lazy_pattern(r'[\\"\x00-\x1f\ud800-\udfff]')
 
 
 class JsonLines(Sequence[Record]):

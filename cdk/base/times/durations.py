@@ -1,7 +1,8 @@
 """Durations as people write them in files: `500ms`, `30s`, `90m`, `6h`, `2d`, `1w`; `1.5h`, too."""
 
-import re
 from datetime import timedelta
+
+from cdk.base.first_use import lazy_pattern
 
 _UNITS = {
     "ms": timedelta(milliseconds=1),
@@ -11,7 +12,7 @@ _UNITS = {
     "d": timedelta(days=1),
     "w": timedelta(weeks=1),
 }
-_TEXT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|[smhdw])")
+_TEXT = lazy_pattern(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|[smhdw])")
 
 
 def duration(value: object) -> timedelta:

@@ -1,16 +1,16 @@
 """ISO 8601 durations. Days and smaller units are a timedelta; the length of years and months depends on the date."""
 
-import calendar
-import re
 from datetime import date, datetime, timedelta
 from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from cdk.base.first_use import lazy_pattern
+
 D = TypeVar("D", bound=date)
 
 _NUMBER = r"(\d+(?:[.,]\d+)?)"
-_DURATION = re.compile(
+_DURATION = lazy_pattern(
     rf"([+-])?P(?!$)(?:{_NUMBER}Y)?(?:{_NUMBER}M)?(?:{_NUMBER}W)?(?:{_NUMBER}D)?"
     rf"(?:T(?!$)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?"
 )
@@ -66,10 +66,11 @@ def parse_duration(text: str) -> Duration:
 
 
 def _moved(timestamp: D, months: int) -> D:
+    from calendar import monthrange  # noqa: PLC0415 - brings the locales, which takes 1 ms of each start
+
     year, month = divmod(timestamp.year * 12 + timestamp.month - 1 + months, 12)
-    return timestamp.replace(
-        year=year, month=month + 1, day=min(timestamp.day, calendar.monthrange(year, month + 1)[1])
-    )
+    last = monthrange(year, month + 1)[1]
+    return timestamp.replace(year=year, month=month + 1, day=min(timestamp.day, last))
 
 
 def later(timestamp: datetime, duration: Duration) -> datetime:

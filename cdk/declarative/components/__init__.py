@@ -3,14 +3,14 @@
 A file is imported when a manifest names one of its classes: importing all took a third of the time of `spec`.
 """
 
-import re
 from functools import cache
 from pkgutil import get_data, walk_packages
 
+from cdk.base.first_use import lazy_pattern
 from cdk.declarative.model.component import Component
 
 # No multi-line `^`: the regex engine would try it at each character, which takes twenty times as long.
-_CLASS = re.compile(r"\nclass (\w+)")
+_CLASS = lazy_pattern(r"\nclass (\w+)")
 
 
 @cache

@@ -1,16 +1,16 @@
 """Explains why an expression failed, in words that reveal no value it read."""
 
-import re
 from collections.abc import Mapping, Sequence
 
+from cdk.base.first_use import lazy_pattern
 from cdk.base.wording import did_you_mean, nearest
 from cdk.declarative.interpolation.errors import Refused
 from cdk.declarative.interpolation.macros import build_macros
 from cdk.declarative.interpolation.missing import missing
 
-_QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
-_ATTRIBUTE = re.compile(r" has no attribute '([^']+)'")
-_TYPE = re.compile(
+_QUOTED = lazy_pattern(r"'([^']*)'|\"([^\"]*)\"")
+_ATTRIBUTE = lazy_pattern(r" has no attribute '([^']+)'")
+_TYPE = lazy_pattern(
     r"(?:datetime\.)?(?:bool|bytes|date|datetime|dict|dict_(?:items|keys|values)|float|function|int|list|method|None|"
     r"NoneType|set|str|timedelta|tuple|Undefined|builtin_function_or_method|CalendarDuration|\w+ object)"
 )

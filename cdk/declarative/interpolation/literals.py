@@ -7,10 +7,10 @@ complex and infinite numbers stay strings, since JSON has none of them.
 
 import ast
 import math
-import re
 from functools import lru_cache
 from typing import cast
 
+from cdk.base.first_use import lazy_pattern
 from cdk.base.values import JsonValue
 
 STARTS = frozenset(" \t\n\r'\"([{+-.0123456789NTFrRuU")
@@ -20,15 +20,15 @@ _NUMERIC = frozenset("+-.0123456789")
 _NESTED = frozenset((list, dict, tuple))
 _READY = frozenset((type(None), int, bool))
 _DIGITS = "[0-9](?:_?[0-9])*"
-_NUMBER = re.compile(r"[+-]?[ \t]*[0-9.][0-9a-fA-FxXoO_.+-]*[ \t]*")
-_INTEGER = re.compile(
+_NUMBER = lazy_pattern(r"[+-]?[ \t]*[0-9.][0-9a-fA-FxXoO_.+-]*[ \t]*")
+_INTEGER = lazy_pattern(
     r"[+-]?(?:[1-9](?:_?[0-9])*|0(?:_?0)*|0[xX](?:_?[0-9a-fA-F])+|0[oO](?:_?[0-7])+|0[bB](?:_?[01])+)"
 )
-_FLOAT = re.compile(
+_FLOAT = lazy_pattern(
     rf"[+-]?(?:(?:(?:{_DIGITS})?\.{_DIGITS}|{_DIGITS}\.)(?:[eE][+-]?{_DIGITS})?|{_DIGITS}[eE][+-]?{_DIGITS})"
 )
-_WORD = re.compile(r"(?:None|True|False)\b|[rRuU]['\"]")
-_JOINED = re.compile(r"[,#(\n\r]")
+_WORD = lazy_pattern(r"(?:None|True|False)\b|[rRuU]['\"]")
+_JOINED = lazy_pattern(r"[,#(\n\r]")
 _CACHED = 256
 _LONG = 4000  # Python refuses to convert more than 4300 digits to an int
 

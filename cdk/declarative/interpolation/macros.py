@@ -1,13 +1,12 @@
 """Macros: the functions that expressions can call."""
 
-import re
 import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import TypeAlias
 from urllib.parse import quote_plus
-from zoneinfo import ZoneInfo
 
+from cdk.base.first_use import lazy_pattern
 from cdk.base.times.clock import Clock, assume_utc, parse_timestamp, system_clock, write_timestamp
 from cdk.base.times.iso_durations import CalendarDuration, parse_duration
 from cdk.declarative.interpolation.errors import Refused
@@ -17,7 +16,7 @@ Macro: TypeAlias = Callable[..., object]
 IMPURE = frozenset(("now_utc", "today_utc", "today_with_timezone", "day_delta", "generate_uuid"))
 """Macros whose result changes from call to call."""
 
-_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
+_CAPITAL = lazy_pattern(r"(?<!^)(?=[A-Z])")
 
 
 def build_macros(clock: Clock = system_clock) -> dict[str, Macro]:
@@ -30,6 +29,8 @@ def build_macros(clock: Clock = system_clock) -> dict[str, Macro]:
         return now_utc().date()
 
     def today_with_timezone(timezone: str) -> date:
+        from zoneinfo import ZoneInfo  # noqa: PLC0415 - takes 2 ms, and is only needed here
+
         return clock().astimezone(ZoneInfo(timezone)).date()
 
     def day_delta(num_days: int, format: str = "%Y-%m-%dT%H:%M:%S.%f%z") -> str:

@@ -1,16 +1,16 @@
 """Names the path of an expression that leads to nothing, and the fields that are there; never a value."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
+from cdk.base.first_use import lazy_pattern
 from cdk.base.wording import listed, nearest
 
 _WITH_FIELDS = frozenset(
     {"config", "parameters", "response", "headers", "record", "last_record", "parent_record", "stream_partition"}
 )
 """The variables whose fields may be named."""
-_FIELD = re.compile(r"[A-Za-z_][\w.\-]{0,40}")
+_FIELD = lazy_pattern(r"[A-Za-z_][\w.\-]{0,40}")
 """Other names, such as mail addresses, are probably data."""
 _MOST = 1000
 _SHOWN = 5

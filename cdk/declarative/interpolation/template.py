@@ -1,6 +1,5 @@
 """Templates: texts of a manifest with `{{ expressions }}`, compiled once and evaluated many times."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from functools import lru_cache
@@ -8,13 +7,14 @@ from typing import NoReturn
 
 from msgspec import Struct
 
+from cdk.base.first_use import lazy_pattern
 from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.interpolation.errors import EvaluationError, ExpressionError
 from cdk.declarative.interpolation.evaluation import Column, Evaluation, Run, Scope, one_by_one
 from cdk.declarative.interpolation.explain import why
 from cdk.declarative.interpolation.literals import STARTS, all_typed, literal, typed
 
-_EXPRESSION = re.compile(r"\{[{%#]")
+_EXPRESSION = lazy_pattern(r"\{[{%#]")
 
 
 class _Unset(Enum):

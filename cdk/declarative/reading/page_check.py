@@ -21,7 +21,7 @@ from cdk.rest.http.json_path import Extract, path
 from cdk.rest.records.extractor import Extractor
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class PageCheck:
     """Checks the pages of a stream: an overwrite would lose the rows after an error that passes for the last page."""
 

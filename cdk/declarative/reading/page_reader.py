@@ -58,7 +58,7 @@ class _PageQuery(Struct, frozen=True):
     """Whether the page is the first of the slice."""
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PageReader:
     """Reads slices page by page. Slices share nothing but the client."""
 

@@ -9,14 +9,15 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+from cdk.base.first_use import lazy_pattern
 from cdk.base.values import JsonObject, JsonValue
 
 Node: TypeAlias = JsonObject
 
-_OLD_REF = re.compile(r"\*ref\(([^()]+)\)")
-_BRACES = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
-_OPTIONS = re.compile(r"(?<![\w.'\"])options(?=\s*[\[.])")
-_SHORT = re.compile(r"(\d+)([hdwmyHDWMY])")
+_OLD_REF = lazy_pattern(r"\*ref\(([^()]+)\)")
+_BRACES = lazy_pattern(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_OPTIONS = lazy_pattern(r"(?<![\w.'\"])options(?=\s*[\[.])")
+_SHORT = lazy_pattern(r"(\d+)([hdwmyHDWMY])")
 
 _RENAMED = {
     "CsvParser": "CsvDecoder",

@@ -29,11 +29,11 @@ if TYPE_CHECKING:  # few runs need it, and it takes 50 ms to import
     from cryptography.fernet import Fernet
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class IssuedToken:
     """An access token as issued to a task, with the period in which it can be used."""
 
-    token: str = field(repr=False)
+    token: str
     started: datetime
     expires: datetime
     rotates: bool
@@ -56,7 +56,7 @@ class TokenEnded(BaseException):
     """A task's token can no longer be used. Not an Exception, so that no stream handles it as an error of its own."""
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class TokenState:
     """The state of a login between token requests. Guarded by `lock`.
 
@@ -64,13 +64,13 @@ class TokenState:
     refresh token. rejections: how many access tokens the API rejected early since it last accepted one.
     """
 
-    refresh_token: str | None = field(default=None, repr=False)
-    access_token: str | None = field(default=None, repr=False)
+    refresh_token: str | None = None
+    access_token: str | None = None
     started: datetime | None = None
     expires: datetime | None = None
     rotated: bool = False
     rejections: int = 0
-    lock: ProcessLock = field(default_factory=ProcessLock, repr=False, compare=False)
+    lock: ProcessLock = field(default_factory=ProcessLock)
 
 
 class TokenStore(Protocol):

@@ -1,8 +1,7 @@
 """The error message of an API: the text in a response's body, complete and unchanged."""
 
-import re
-
 from cdk.base.errors import DecodeError
+from cdk.base.first_use import lazy_pattern
 from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Response
 
@@ -14,7 +13,7 @@ KEYS = (
 )
 # fmt: on
 
-_PLAIN = re.compile(r"[A-Za-z0-9 _.:-]+\Z")
+_PLAIN = lazy_pattern(r"[A-Za-z0-9 _.:-]+\Z")
 
 
 def api_message(response: Response) -> str:

@@ -6,6 +6,7 @@ from functools import cache
 from itertools import chain
 
 from cdk.base.errors import DecodeError, TransientError
+from cdk.base.first_use import lazy_pattern
 from cdk.base.values import SCALARS, JsonValue, canonical
 from cdk.rest.errors.api_message import find_message
 from cdk.rest.http.json_path import path
@@ -50,7 +51,7 @@ _NEGATED = (
     r"https?://\S+|\b(no|0|zero|without)\b(?!\ (more\ |remaining\ )?quota\ (left|remaining))"
     r"((?!\b(because|due|since|as|but|while)\b)[^.,:;!?])*"
 )
-_WORD_ENDS = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
+_WORD_ENDS = lazy_pattern(r"_|(?<=[a-z])(?=[A-Z])")
 _HTTP_ERRORS = range(400, 600)
 _SHOWN, _LONGEST = 80, 300
 """Maximum characters of a body, and of the API's own message, in an error."""

@@ -1,6 +1,5 @@
 """Request and Response: plain values, independent of any HTTP library."""
 
-import re
 from base64 import b64decode
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cdk.base.errors import ConfigError, DecodeError
+from cdk.base.first_use import lazy_pattern
 from cdk.base.records.exact_json import exact_json
 from cdk.base.records.raw_json_lines import JsonLines, cut_out
 from cdk.base.records.typed_json_lines import RecordType, cut_typed
@@ -65,7 +65,7 @@ class Headers(Mapping[str, str]):
 
 
 _CONDITIONS = frozenset({"if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range"})
-_NO_NUMBER = re.compile(rb"\b(?:NaN|Infinity)\b")
+_NO_NUMBER = lazy_pattern(rb"\b(?:NaN|Infinity)\b")
 _ADVICE = ". It has NaN or Infinity, which JSON does not allow: `JsonDocument(lenient=True)` reads them as null"
 
 

@@ -13,15 +13,16 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cdk.base.errors import FatalError
+from cdk.base.first_use import lazy_pattern
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue, as_string, walk
 
 _PORTS = {"http": 80, "https": 443}
 # URLs that parsers interpret differently (with a backslash, a space, a second @) have no origin.
 _HOST = r"\[[0-9a-f:.]+\]|[^/?#\\@:\s\[\]]+"
-_URL = re.compile(rf"(https?)://(?:[^/?#\\@\s\[\]]*@)?({_HOST})(?::([0-9]{{0,5}}))?(?=[/?#]|\Z)", re.IGNORECASE)
-_RELATIVE = re.compile(r"(?![a-z][a-z0-9+.\-]*:)[a-z0-9]", re.IGNORECASE)
-_NAMED_HOST = re.compile(r"([A-Za-z0-9][A-Za-z0-9\-]*(?:\.[A-Za-z0-9\-]+)+)(?::([0-9]{1,5}))?(?=/|$)")
+_URL = lazy_pattern(rf"(https?)://(?:[^/?#\\@\s\[\]]*@)?({_HOST})(?::([0-9]{{0,5}}))?(?=[/?#]|\Z)", re.IGNORECASE)
+_RELATIVE = lazy_pattern(r"(?![a-z][a-z0-9+.\-]*:)[a-z0-9]", re.IGNORECASE)
+_NAMED_HOST = lazy_pattern(r"([A-Za-z0-9][A-Za-z0-9\-]*(?:\.[A-Za-z0-9\-]+)+)(?::([0-9]{1,5}))?(?=/|$)")
 _LABEL = r"[A-Za-z0-9\-_]+"
 # Headers that may be sent to any host, as they do not identify the sender.
 _NEUTRAL = {"accept", "accept-encoding", "accept-language", "content-type", "user-agent"}

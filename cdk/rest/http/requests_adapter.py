@@ -21,6 +21,7 @@ from urllib3 import HTTPHeaderDict
 from urllib3.connectionpool import ConnectionPool
 
 from cdk.base.errors import ConfigError, DecodeError, Timeout, TransientError
+from cdk.base.first_use import lazy_pattern
 from cdk.base.process.request_lease import current_lease
 from cdk.base.values import Json
 from cdk.rest.http.egress import Egress
@@ -43,13 +44,13 @@ _MAX_WHOLE_BODY: Mapping[str | None, int] = {None: 2**24, "gzip": 2**16, "deflat
 """Maximum bytes of a body that is read in one call, by content encoding: 64 KiB decompress to at most 64 MiB."""
 
 _OK, _PARTIAL, _REDIRECT = 200, 206, 300
-_BYTES = re.compile(r"bytes 0-(?P<last>\d{1,18})/(?P<size>\d{1,18})")
+_BYTES = lazy_pattern(r"bytes 0-(?P<last>\d{1,18})/(?P<size>\d{1,18})")
 
-_ENDED = re.compile(r"\w+/(?:[^;\s]+\+)?(?:json|xml)\s*(?:;|$)", re.IGNORECASE)
+_ENDED = lazy_pattern(r"\w+/(?:[^;\s]+\+)?(?:json|xml)\s*(?:;|$)", re.IGNORECASE)
 """Content types of bodies that cannot be parsed without their end."""
 
-_HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]*")
-_CLEAN_URL = re.compile(r"(?:[A-Za-z0-9._~:/?&=+,@;$!*'()\-]++|%(?:2[0-9A-CF]|3[A-F]|40|[89A-F][0-9A-F]))+")
+_HOST = lazy_pattern(r"[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]*")
+_CLEAN_URL = lazy_pattern(r"(?:[A-Za-z0-9._~:/?&=+,@;$!*'()\-]++|%(?:2[0-9A-CF]|3[A-F]|40|[89A-F][0-9A-F]))+")
 """URLs that `requote_uri` would return unchanged: characters that need no escape, and escapes of those that do."""
 
 _NEEDS_LOGIN = "407 "

@@ -8,15 +8,16 @@ from urllib.parse import unquote_plus
 from msgspec import Struct
 
 from cdk.base.errors import DecodeError
+from cdk.base.first_use import lazy_pattern
 from cdk.base.values import JsonValue, Stored, from_json
 from cdk.rest.http.messages import Response
 
 # The parameters of a target: up to the next comma or target outside of quotes. Possessive, so it does not backtrack.
-_PARAMETERS = re.compile(r'(?:[^",<]++|"(?:[^"\\]|\\.)*+")*+', re.DOTALL)
-_PARAMETER = re.compile(r';\s*+([^\s=;"]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s;,"]++))')
+_PARAMETERS = lazy_pattern(r'(?:[^",<]++|"(?:[^"\\]|\\.)*+")*+', re.DOTALL)
+_PARAMETER = lazy_pattern(r';\s*+([^\s=;"]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s;,"]++))')
 
 
-_SIGNS = re.compile(rb'"next|"has_?(?:more"|next)|nextlink|total|pages|count|num', re.IGNORECASE)
+_SIGNS = lazy_pattern(rb'"next|"has_?(?:more"|next)|nextlink|total|pages|count|num', re.IGNORECASE)
 _NEXT = {"next", "nextpage", "nextcursor", "nextpagetoken", "nextpagecursor", "nexttoken", "nexturl", "nextlink"}
 _NEXT |= {"nextpageurl", "nextpagelink", "odatanextlink", "hasmore", "hasnext", "hasnextpage"}
 _NEXT |= {"nextbatch", "nextmarker", "nextoffset", "nextpageoffset"}
@@ -41,11 +42,11 @@ _SHORT = 1024
 """Maximum bytes of a body, without records, whose findings are cached."""
 _DIGITS = 18
 """Maximum digits of a count that is a string."""
-_POSITION = re.compile(
+_POSITION = lazy_pattern(
     r"[?&](?:_?page|offset|_?start|skip|startAt|startIndex|from|page(?:\[|%5B)\w+(?:\]|%5D))=\d+(?:&|$)"
 )
 """A parameter of a URL that counts pages or records."""
-_NO_LETTER = re.compile(r"[^a-z]")
+_NO_LETTER = lazy_pattern(r"[^a-z]")
 
 
 def unused_next_page(response: Response) -> str:

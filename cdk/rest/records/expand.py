@@ -26,7 +26,7 @@ class Truncation(Struct, frozen=True):
     fetch: Callable[[Record], Iterable[Record]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Expander:
     """Turns the elements of the lists at a path into records; `"*"` in the path leads to several lists.
 
@@ -46,8 +46,8 @@ class Expander:
     merge_parent: bool = False
     parent_fields: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = ()
     truncation: Truncation | None = None
-    _matches: Callable[[FieldValue], list[FieldValue]] = field(init=False, repr=False, compare=False)
-    _warn: FirstWarning = field(default_factory=FirstWarning, init=False, repr=False, compare=False)
+    _matches: Callable[[FieldValue], list[FieldValue]] = field(init=False)
+    _warn: FirstWarning = field(default_factory=FirstWarning, init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_matches", matches(*self.where))

@@ -68,7 +68,7 @@ def raw_count(records: Records) -> int:
     return records.raw if isinstance(records, CountedRecords) else len(records)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FieldExtractor(Extractor):
     """Extracts the records at a path of the body.
 
@@ -82,7 +82,7 @@ class FieldExtractor(Extractor):
     decoder: Decoder
     where: tuple[str, ...] = ()
     expand: Callable[[Records], Iterator[Records]] | None = None
-    _find: Callable[[JsonValue], list[JsonValue]] = field(init=False, repr=False, compare=False)
+    _find: Callable[[JsonValue], list[JsonValue]] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_find", _finder(self.where))
@@ -177,7 +177,7 @@ def _listed(value: JsonValue) -> list[JsonValue]:
     return [value] if value else []
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ExtractorGroup(Extractor):
     """Combines the records of several extractors, which must be able to read the same response one after the other.
 

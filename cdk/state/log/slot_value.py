@@ -1,16 +1,16 @@
 """StateValue: the value of a slot. Kind: how a use case reads such values, including old versions."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
 from cdk.base.errors import BadState
+from cdk.base.first_use import lazy_pattern
 from cdk.base.values import JsonValue, Stored
 from cdk.state.layers.layer_file import PackedLayer
 from cdk.state.log.canonical_json import digest, dumps_canonical
 
-_SLOT = re.compile(r"[a-z][a-z0-9_-]*:[^\x00-\x1f\x7f]{0,400}")
+_SLOT = lazy_pattern(r"[a-z][a-z0-9_-]*:[^\x00-\x1f\x7f]{0,400}")
 
 
 class PackedMap(Struct, frozen=True):

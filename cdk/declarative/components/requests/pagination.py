@@ -1,10 +1,10 @@
 """Pagination: `DefaultPaginator`, `NoPagination`, and the strategies that find the next page."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from cdk.base.errors import ManifestError
+from cdk.base.first_use import lazy_pattern
 from cdk.base.values import JsonValue
 from cdk.declarative.components.requests.request_options import AnyPageTokenOption, RequestOption, put_at
 from cdk.declarative.model.context import BuildContext, Expression
@@ -17,7 +17,7 @@ from cdk.rest.pagination.page_number import next_number
 from cdk.rest.pagination.page_signs import full_page_doubt, links, unused_next_page
 from cdk.rest.tracing import explain_next
 
-_COMPARED = re.compile(
+_COMPARED = lazy_pattern(
     r"last_page_size\s*(?:[<>]=?+|[!=]=)(?!\s*(?:page_size|0)\b)|(?<!\w)[1-9]\d*\s*(?:[<>]=?|[!=]=)\s*last_page_size"
 )
 

@@ -9,6 +9,7 @@ from urllib.parse import urljoin
 from msgspec.structs import replace
 
 from cdk.base.errors import ManifestError
+from cdk.base.first_use import lazy_pattern
 from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.components.requests.error_handlers import DefaultErrorHandler
 from cdk.declarative.components.requests.query_properties import PropertiesFromEndpoint, QueryProperties
@@ -43,7 +44,7 @@ def _with_properties(value: JsonValue) -> object:
     }
 
 
-_PLAIN = re.compile(r"[A-Za-z0-9_\-]+(?:/[A-Za-z0-9_\-]+)*/?")
+_PLAIN = lazy_pattern(r"[A-Za-z0-9_\-]+(?:/[A-Za-z0-9_\-]+)*/?")
 """Matches paths without dots, queries and schemes."""
 _match_plain_base = lru_cache(maxsize=64)(re.compile(r"[a-z]+://[^/?#]+/(?:[^/?#]+/)*").fullmatch)
 
