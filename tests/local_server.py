@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+from socketserver import TCPServer
 from typing import Any, TypeVar
 
-S = TypeVar("S", bound=ThreadingHTTPServer)
+S = TypeVar("S", bound=TCPServer)
 
 
 class QuietHandler(BaseHTTPRequestHandler):

@@ -1528,7 +1528,7 @@ BUGS = [
         "a requester with a timeout of its own goes where the transport may",
         "declarative/components/requests/requesters",
         "transport = transport.with_timeouts(connect=connect, read=read)",
-        "transport = RequestsTransport().with_timeouts(connect=connect, read=read)",
+        "transport = HttpTransport().with_timeouts(connect=connect, read=read)",
         "tests/declarative/components/requests/test_requesters.py",
     ),
     Bug("egress refuses a URL without a host", "rest/http/egress", "        if not host:\n", "        if False:\n"),
@@ -2674,9 +2674,9 @@ BUGS = [
     ),
     Bug(
         "a packed body that comes in chunks has an end",
-        "rest/http/requests_adapter",
-        'getattr(raw.raw, "_has_decoded_content", False)',
-        "raw.raw.tell()",
+        "rest/http/connections",
+        'getattr(raw, "_has_decoded_content", False)',
+        "raw.tell()",
         "tests/rest/http/test_transport.py",
     ),
     Bug(
@@ -2709,7 +2709,7 @@ BUGS = [
     ),
     Bug(
         "answers behind a proxy have a deadline",
-        "rest/http/requests_adapter",
+        "rest/http/connections",
         "        manager.pool_classes_by_scheme = timed_pools(self._response_seconds)\n",
         "",
         "tests/rest/http/test_transport.py",
@@ -3576,7 +3576,7 @@ BUGS = [
     ),
     Bug(
         "a part of a body is not taken for all of it",
-        "rest/http/requests_adapter",
+        "rest/http/connections",
         'int(part["last"]) + 1 < int(part["size"])',
         "False",
         "tests/rest/http/test_transport.py",

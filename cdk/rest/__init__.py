@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # importing them at run time would import the whole layer
     from cdk.rest.http.json_path import Extract, path
     from cdk.rest.http.messages import Headers, Request, Response
     from cdk.rest.http.origin import ForeignHost
-    from cdk.rest.http.transport import RequestsTransport, Transport
+    from cdk.rest.http.transport import HttpTransport, Transport
     from cdk.rest.http_stream import HttpStream
     from cdk.rest.limits.budget import Budget
     from cdk.rest.pagination.next_link import CursorToken, LinkHeader
@@ -63,6 +63,7 @@ __all__ = [
     "HttpClient",
     "HttpErrorHandler",
     "HttpStream",
+    "HttpTransport",
     "JsonDocument",
     "JsonItems",
     "Jsonl",
@@ -73,7 +74,6 @@ __all__ = [
     "PageRetriever",
     "Paginator",
     "Request",
-    "RequestsTransport",
     "Response",
     "RestSource",
     "Retriever",

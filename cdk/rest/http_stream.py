@@ -30,7 +30,7 @@ from cdk.rest.http.authenticator import Authenticator
 from cdk.rest.http.json_path import absence, as_path, path, path_exists, records_at
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import CredentialScope, named_origins, origin
-from cdk.rest.http.transport import RequestsTransport, SliceSenderTransport, Transport
+from cdk.rest.http.transport import HttpTransport, SliceSenderTransport, Transport
 from cdk.rest.limits.budget import Budget
 from cdk.rest.pagination.paginator import Paginator, SinglePage
 from cdk.rest.records.decoder import Decoder, JsonDocument
@@ -70,7 +70,7 @@ class HttpStream(PagedStream):
     budget: Budget | None = None
     trusted_urls: Sequence[str] = ()
     use_cache: bool = False
-    transport: Transport = RequestsTransport()
+    transport: Transport = HttpTransport()
     sleep: Sleep = staticmethod(sleep)
 
     _expected_values = HTTP_ATTRIBUTES

@@ -17,7 +17,7 @@ from cdk.streams.order import NaturalOrder
 Respond: TypeAlias = Callable[[Request], Response]
 
 _CLIENT_TIMEOUT = 120.0
-"""Seconds until a client gives up on a silent server, as in `RequestsTransport`."""
+"""Seconds until a client gives up on a silent server, as in `HttpTransport`."""
 
 _OK, _REDIRECT = 200, 300
 _LABEL = {"Content-Type": "application/json"}

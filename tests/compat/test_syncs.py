@@ -9,7 +9,7 @@ from cdk.compat.airbyte_code import airbyte_code
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
-from cdk.rest import RequestsTransport
+from cdk.rest import HttpTransport
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, SparkOptions, StreamOptions, TargetOptions
 from tests.compat.sources import manifest
@@ -65,7 +65,7 @@ class Unseen(RecordFilter):
     with answering(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         written["streams"][0]["retriever"]["requester"]["url_base"] = f"http://127.0.0.1:{server.server_address[1]}"
         (tmp_path / "components.py").write_text(code)
-        runtime = Runtime(transport=RequestsTransport(), folder=tmp_path, custom=airbyte_code(allowed=True))
+        runtime = Runtime(transport=HttpTransport(), folder=tmp_path, custom=airbyte_code(allowed=True))
         result = SyncRunner(pipeline, ManifestSource(Manifest(written), runtime)).run()
 
     assert (result.ok, len(refused)) == (True, 1)

@@ -18,7 +18,7 @@ from cdk.base.values import Json
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
-from cdk.rest import Headers, Request, RequestsTransport, Response, Transport
+from cdk.rest import Headers, HttpTransport, Request, Response, Transport
 from cdk.rest.http.egress import Egress
 from cdk.testing import MockApi, ReadResult, read
 from tests.fuzz.answers import RECORD
@@ -100,7 +100,7 @@ BODIES: dict[str, Speak] = {
 @pytest.mark.parametrize("path", BODIES)
 def test_wrong_answers_of_a_server_end_in_typed_errors_in_bounded_memory(path: str) -> None:
     with raw_server(BODIES) as server:
-        transport = RequestsTransport(
+        transport = HttpTransport(
             read_timeout=timedelta(seconds=5),
             max_bytes=16 * MIB,
             egress=Egress.parse(server.url.removeprefix("http://")),
@@ -117,7 +117,7 @@ def test_wrong_answers_of_a_server_end_in_typed_errors_in_bounded_memory(path: s
 
 def test_redirects_to_where_no_request_may_go_name_the_host_and_no_query() -> None:
     with raw_server(BODIES) as server:
-        transport = RequestsTransport(egress=Egress.parse(server.url.removeprefix("http://")))
+        transport = HttpTransport(egress=Egress.parse(server.url.removeprefix("http://")))
         with pytest.raises(ConfigError, match=r"127\.0\.0\.1:1 with --egress") as refused:
             transport.send(Request("GET", f"{server.url}/far"))
 

@@ -8,7 +8,7 @@ import pytest
 
 from cdk import NotFound, Timeout
 from cdk.base.run import one_run
-from cdk.rest import CachedTransport, Request, RequestsTransport, Response
+from cdk.rest import CachedTransport, HttpTransport, Request, Response
 from cdk.rest.errors.status_errors import error_for
 from cdk.rest.http.transport import simulated_network
 from cdk.testing.mock_api import MockApi
@@ -174,7 +174,7 @@ class Pages(QuietHandler):
 def test_a_cache_that_stands_for_the_network_sends_over_it() -> None:
     with answering(ThreadingHTTPServer(("127.0.0.1", 0), Pages)) as server, one_run():
         request = Request("GET", f"http://127.0.0.1:{server.server_port}/")
-        with simulated_network(CachedTransport(RequestsTransport())):
-            bodies = [RequestsTransport().send(request).body for _ in range(3)]
+        with simulated_network(CachedTransport(HttpTransport())):
+            bodies = [HttpTransport().send(request).body for _ in range(3)]
 
     assert (bodies, Pages.count) == ([b"1"] * 3, 1)

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from cdk import FatalError, Json, Partition, Record, ServerError, Slice, list_partitions
-from cdk.rest import ApiKey, Authenticator, HttpStream, PageNumber, Request, RequestsTransport, Response
+from cdk.rest import ApiKey, Authenticator, HttpStream, HttpTransport, PageNumber, Request, Response
 from cdk.rest.conditional_requests import (
     ConditionalResult,
     ConditionalStream,
@@ -310,7 +310,7 @@ def test_an_answer_belongs_to_the_request_that_was_asked() -> None:
 def test_a_streamed_body_is_handed_on_unread() -> None:
     with serving("etag") as server:
         probe = HttpProbe()
-        transport = ConditionalTransport(RequestsTransport(), probe)
+        transport = ConditionalTransport(HttpTransport(), probe)
         asked = Request("GET", f"{server.url}/users", stream=True)
         assert b"".join(transport.send(asked).chunks()) == orjson.dumps(ROWS)
 

@@ -18,7 +18,7 @@ from cdk.base.task_map import run_inline
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
-from cdk.rest import Authenticator, HttpStream, OAuth2, PageNumber, RequestsTransport
+from cdk.rest import Authenticator, HttpStream, HttpTransport, OAuth2, PageNumber
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.run_report import SyncResult
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
@@ -199,7 +199,7 @@ def manifest(authenticator: Mapping[str, Json] | None = None) -> dict[str, Any]:
 
 
 def manifest_items() -> ManifestSource:
-    return ManifestSource(Manifest(manifest()), Runtime(transport=RequestsTransport()))
+    return ManifestSource(Manifest(manifest()), Runtime(transport=HttpTransport()))
 
 
 FOUR = Workers(run_inline, 4)

@@ -12,7 +12,7 @@ from cdk.compat.airbyte_code import AirbyteCode
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
-from cdk.rest import RequestsTransport
+from cdk.rest import HttpTransport
 from cdk.sync.reports.run_report import SyncResult
 from tests.spark.datasource.test_tokens import Frame
 from tests.spark.single_use import FIRST, FOUR, Login, config, manifest, run, serving
@@ -121,7 +121,7 @@ OWN: Mapping[str, dict[str, Json]] = {
 
 def made(folder: Path, authenticator: Mapping[str, Json]) -> ManifestSource:
     (folder / "components.py").write_text(CODE)
-    runtime = Runtime(transport=RequestsTransport(), folder=folder, custom=AirbyteCode())
+    runtime = Runtime(transport=HttpTransport(), folder=folder, custom=AirbyteCode())
     return ManifestSource(Manifest(manifest(authenticator)), runtime)
 
 

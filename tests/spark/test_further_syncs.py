@@ -20,7 +20,7 @@ from cdk.base.task_map import run_inline
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
-from cdk.rest import HttpStream, RequestsTransport
+from cdk.rest import HttpStream, HttpTransport
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
@@ -157,7 +157,7 @@ def a_manifest() -> dict[str, Any]:
 
 
 def manifest_club() -> ManifestSource:
-    return ManifestSource(Manifest(a_manifest()), Runtime(transport=RequestsTransport()))
+    return ManifestSource(Manifest(a_manifest()), Runtime(transport=HttpTransport()))
 
 
 def sync(source: Source, club: Club, folder: Path, workers: Workers | None = None) -> None:

@@ -15,7 +15,7 @@ from cdk import Json
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
-from cdk.rest import RequestsTransport
+from cdk.rest import HttpTransport
 from cdk.spark import register
 from cdk.sync.tasks.workers import Workers
 from tests.local_server import QuietHandler, answering
@@ -112,7 +112,7 @@ def manifest(count: int) -> dict[str, Any]:
 
 def check(folder: Path, count: int, workers: Workers | None) -> None:
     with serving(Jobs(count)) as jobs:
-        source = ManifestSource(Manifest(manifest(count)), Runtime(transport=RequestsTransport()))
+        source = ManifestSource(Manifest(manifest(count)), Runtime(transport=HttpTransport()))
         result = run(folder, source, {"address": jobs.address}, workers, 30)
 
     assert result.ok, [report.failure for report in result.streams]

@@ -10,7 +10,7 @@ from cdk import Json
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
-from cdk.rest import RequestsTransport
+from cdk.rest import HttpTransport
 from cdk.sync.reports.run_report import SyncResult
 from cdk.sync.tasks.workers import Workers
 from tests.spark.single_use import FOUR, Login, config, manifest, run, serving
@@ -57,7 +57,7 @@ class OneSession(Login):
 
 
 def sync(folder: Path, kind: str, address: str, workers: Workers | None) -> SyncResult:
-    source = ManifestSource(Manifest(manifest(KINDS[kind])), Runtime(transport=RequestsTransport()))
+    source = ManifestSource(Manifest(manifest(KINDS[kind])), Runtime(transport=HttpTransport()))
     return run(folder, source, config(address), workers, 0 if workers else 30)
 
 

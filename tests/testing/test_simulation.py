@@ -13,7 +13,7 @@ import responses
 
 from cdk import Json, Slice, Source, Stream
 from cdk.base.times.clock import Stopped, interruptible, sleep, system_clock
-from cdk.rest import Request, RequestsTransport
+from cdk.rest import HttpTransport, Request
 from cdk.testing import MockApi, MockClock, at, read, simulated, state
 from tests.testing.blog import CONFIG, URL, Blog, Users, blog_api
 
@@ -128,7 +128,7 @@ def test_redirects_are_followed_and_the_world_is_as_before_in_the_end() -> None:
 
     with simulated(api, MockClock("2020-01-01")):
         assert system_clock().year == 2020
-        assert RequestsTransport().send(Request("GET", f"{URL}/users")).json() == [1]
+        assert HttpTransport().send(Request("GET", f"{URL}/users")).json() == [1]
         with simulated():
             assert system_clock().year == 2020
 

@@ -27,7 +27,7 @@ from cdk.declarative.interpolation.template import (
     compile_template,
 )
 from cdk.declarative.model.component import Component
-from cdk.rest import Authenticator, OAuth2, RequestsTransport, Transport
+from cdk.rest import Authenticator, HttpTransport, OAuth2, Transport
 from cdk.rest.async_jobs import JobBudget
 from cdk.rest.auth.session_token import SessionToken
 from cdk.rest.errors.wait_strategies import as_seconds
@@ -68,7 +68,7 @@ class CustomCode(Protocol):
 class Runtime(Struct):
     """Services and settings shared by the streams of a source."""
 
-    transport: Transport = field(default_factory=RequestsTransport)
+    transport: Transport = field(default_factory=HttpTransport)
     clock: Clock = system_clock
     sleep: Sleep = sleep
     learn: Callable[[str], None] = _ignore

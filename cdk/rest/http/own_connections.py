@@ -25,7 +25,7 @@ from cdk.base.process.unseen_refusals import note_unseen
 from cdk.rest.http.egress import Egress, process_egress
 
 T = TypeVar("T")
-_ALLOWED = ("cdk.rest.http.requests_adapter", "cdk.rest.http.egress", "cdk.state.stores.sql", "py4j.", "pyspark.")
+_ALLOWED = ("cdk.rest.http.connections", "cdk.rest.http.egress", "cdk.state.stores.sql", "py4j.", "pyspark.")
 """Modules that may connect: they send the kit's requests and states, or communicate with Spark on this machine."""
 
 

@@ -90,7 +90,7 @@ def simulated_network(other: Transport | None) -> Iterator[None]:
 
 def outgoing() -> Callable[[Request], Response]:
     """Return the function that sends a request now: the simulation, or the network. It does not follow redirects."""
-    return _simulated() or RequestsTransport().send_once
+    return _simulated() or HttpTransport().send_once
 
 
 _ANSWERING: ContextVar[bool] = ContextVar("answers", default=False)
@@ -107,11 +107,11 @@ def _send_simulated(network: Transport, request: Request) -> Response:
         return network.send(request)
 
 
-class RequestsTransport:
-    """HTTP through the adapters of `requests`, which mock libraries and proxies support, with one connection pool.
+class HttpTransport:
+    """HTTP by urllib3, with the same connections for all requests; mock libraries of `requests` answer them, too.
 
     Connections are opened on first use, so the transport can be pickled. Proxies come from the environment
-    (`HTTPS_PROXY`, `NO_PROXY`), certificates from `REQUESTS_CA_BUNDLE` or the default store.
+    (`HTTPS_PROXY`, `NO_PROXY`), certificates from `REQUESTS_CA_BUNDLE` or the package certifi.
 
     connect_timeout: how long to wait for a connection. read_timeout: how long the source may send nothing.
     max_bytes: the largest body, decompressed, that is read into memory at once.
@@ -134,7 +134,7 @@ class RequestsTransport:
         self._egress = egress
         self._open()
 
-    def with_timeouts(self, *, connect: float | None, read: float | None) -> "RequestsTransport":
+    def with_timeouts(self, *, connect: float | None, read: float | None) -> "HttpTransport":
         """Return a transport with these timeouts in seconds, where they are neither None nor 0, else as this one."""
         transport, (known_connect, known_read, max_bytes) = copy(self), self._limits
         transport._limits = connect or known_connect, read or known_read, max_bytes  # noqa: SLF001 - its own
@@ -180,7 +180,7 @@ class RequestsTransport:
         with self._opening:
             process = process_egress()
             if self._one_hop is None or self._process is not process:
-                from cdk.rest.http.requests_adapter import Connections  # noqa: PLC0415 - saves `spec` 60 ms
+                from cdk.rest.http.connections import Connections  # noqa: PLC0415 - saves `spec` 60 ms
 
                 limits = [limit for limit in (self._egress, process) if limit is not None]
                 connections = Connections(*self._limits, response_seconds=self._response_seconds, limits=limits)

@@ -3,14 +3,14 @@
 import threading
 
 from cdk.base.values import from_json, to_json
-from cdk.rest import Request, RequestsTransport, Response, Transport
+from cdk.rest import HttpTransport, Request, Response, Transport
 from cdk.testing.routes import json_response
 
 _LONGEST_WAIT = 0.02
 """Seconds that a request waits for a concurrent one."""
 
 
-class Network(RequestsTransport):
+class Network(HttpTransport):
     """The real network, beneath any simulation."""
 
     def send(self, request: Request) -> Response:

@@ -41,9 +41,9 @@ class Numbers(PagedStream):
 """
 CLIENT = """
 from cdk import Page, PagedStream
-from cdk.rest import HttpClient, Request, RequestsTransport
+from cdk.rest import HttpClient, Request, HttpTransport
 
-CLIENT = HttpClient(RequestsTransport())
+CLIENT = HttpClient(HttpTransport())
 
 
 class Numbers(PagedStream):

@@ -744,7 +744,7 @@ def test_the_lookback_is_the_time_that_the_read_took() -> None:
 @pytest.mark.parametrize("parts", [{}, {"partition_router": LIST, "stream": {"incremental_sync": CURSOR}}])
 def test_a_stream_that_travelled_reads_the_same(parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     api = answering(lambda _: dated("03", "04"))
-    monkeypatch.setattr("cdk.rest.RequestsTransport.send", lambda _, request: api.send(request))
+    monkeypatch.setattr("cdk.rest.HttpTransport.send", lambda _, request: api.send(request))
     (stream,) = source(api, **parts).streams({})
 
     there = read(pickle.loads(pickle.dumps(stream)))  # noqa: S301 - made here

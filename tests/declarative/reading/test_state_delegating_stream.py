@@ -204,7 +204,7 @@ def test_partitions_without_a_common_value_are_read_in_full() -> None:
 @pytest.mark.parametrize(("state", "path"), [(None, "export"), ({"on": "2024-01-02"}, "changes")])
 def test_what_was_chosen_travels(state: Json, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     api = MockApi()
-    monkeypatch.setattr("cdk.rest.RequestsTransport.send", lambda _, request: api.send(request))
+    monkeypatch.setattr("cdk.rest.HttpTransport.send", lambda _, request: api.send(request))
     made = delegating(api)
     made.migrate_state(state)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cdk import ConfigError
-from cdk.rest import HttpClient, Request, RequestsTransport
+from cdk.rest import HttpClient, HttpTransport, Request
 from cdk.rest.http.egress import VARIABLE, Egress, is_public, limited, process_egress
 from tests.local_server import QuietHandler, answering
 
@@ -67,8 +67,8 @@ def get(url: str, redirect: str = "") -> Request:
     return Request("GET", url, headers={"User-Agent": f"to {redirect}"} if redirect else {})
 
 
-def through(egress: str) -> RequestsTransport:
-    return RequestsTransport(egress=Egress.parse(egress))
+def through(egress: str) -> HttpTransport:
+    return HttpTransport(egress=Egress.parse(egress))
 
 
 PUBLIC = ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8", "2002:808:808::1"]
@@ -249,7 +249,7 @@ def test_a_proxy_is_allowed_and_the_name_behind_it_is_checked(server: Server, mo
 
 
 def test_the_limit_of_the_process_holds_for_transports_that_were_used_before(server: Server) -> None:
-    transport, request = RequestsTransport(), get(f"http://127.0.0.1:{server.port}/")
+    transport, request = HttpTransport(), get(f"http://127.0.0.1:{server.port}/")
     transport.send(request)
 
     with limited(Egress.parse("public")):

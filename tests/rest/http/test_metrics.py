@@ -11,7 +11,7 @@ from cdk import Timeout
 from cdk.base.process.concurrency import Learned
 from cdk.base.process.request_lease import RequestLease, RequestsSpent, current_lease, leasing
 from cdk.engine.executors import Threads
-from cdk.rest import Budget, CachedTransport, Request, RequestsTransport
+from cdk.rest import Budget, CachedTransport, HttpTransport, Request
 from cdk.rest.client import HttpClient
 from cdk.rest.http.metrics import HttpMetrics, counting, current_metrics
 from cdk.streams.page import ReadPage
@@ -32,7 +32,7 @@ def get(address: str, path: str = "/products", *, stream: bool = False) -> Reque
 
 
 def test_answers_are_counted_by_class_with_their_bytes(address: str) -> None:
-    transport = RequestsTransport()
+    transport = HttpTransport()
     with counting(HttpMetrics()) as counted:
         answers = [transport.send(get(address, path)) for path in ("/products", "/nowhere", "/products")]
 
@@ -44,7 +44,7 @@ def test_answers_are_counted_by_class_with_their_bytes(address: str) -> None:
 
 def test_bytes_of_a_streamed_body_are_counted_as_they_are_read(address: str) -> None:
     with counting(HttpMetrics()) as counted:
-        response = RequestsTransport().send(get(address, "/_stats", stream=True))
+        response = HttpTransport().send(get(address, "/_stats", stream=True))
         before = counted.received_bytes
         with closing(response.chunks()) as chunks:
             size = sum(map(len, chunks))
@@ -55,7 +55,7 @@ def test_bytes_of_a_streamed_body_are_counted_as_they_are_read(address: str) -> 
 
 def test_a_request_without_an_answer_is_counted() -> None:
     with counting(HttpMetrics()) as counted, pytest.raises(Timeout):
-        RequestsTransport(connect_timeout=timedelta(seconds=1)).send(get("http://127.0.0.1:1"))
+        HttpTransport(connect_timeout=timedelta(seconds=1)).send(get("http://127.0.0.1:1"))
 
     assert (counted.requests, counted.unanswered, counted.statuses) == (1, 1, {})
 
@@ -147,7 +147,7 @@ def test_metrics_travel_and_add_up() -> None:
 
 def test_a_request_that_may_not_be_sent_reaches_no_server() -> None:
     with answering(Echo(("127.0.0.1", 0), Echoes)) as server, leasing(RequestLease(2)) as lease:
-        transport = RequestsTransport()
+        transport = HttpTransport()
         request = Request("GET", f"http://127.0.0.1:{server.server_port}/")
         for _ in range(2):
             transport.send(request)

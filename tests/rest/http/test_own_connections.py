@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from cdk import ConfigError, Json, Page, PagedStream, Slice
-from cdk.rest import Request, RequestsTransport
+from cdk.rest import HttpTransport, Request
 from cdk.rest.http.egress import Egress, limited
 from cdk.rest.http.own_connections import OwnConnection, limiting, noticing, refusing
 from cdk.streams.read_slice import read_slice
@@ -154,7 +154,7 @@ def test_the_requests_of_the_kit_and_what_talks_to_spark_are_no_own_connections(
     exec("def call(connect, port):\n    connect(port)", spark)  # noqa: S102 - made here
 
     with refusing(), noticing() as beside:
-        assert RequestsTransport().send_once(Request("GET", f"http://127.0.0.1:{port}/")).json() == []
+        assert HttpTransport().send_once(Request("GET", f"http://127.0.0.1:{port}/")).json() == []
         spark["call"](by_requests, port)
 
     assert beside == {}
@@ -260,7 +260,7 @@ def test_the_kit_checks_its_own_requests_itself_and_what_talks_to_spark_is_not_l
     with only_to("public"):
         spark["call"](port)
         with pytest.raises(ConfigError, match=r"add it there$"):
-            RequestsTransport().send_once(Request("GET", f"http://127.0.0.1:{port}/"))
+            HttpTransport().send_once(Request("GET", f"http://127.0.0.1:{port}/"))
 
 
 def test_a_connector_that_spark_runs_is_limited(port: int) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cdk import DecodeError, Timeout
 from cdk.base.errors import BugError
-from cdk.rest import CachedTransport, Headers, HttpClient, Jsonl, Request, RequestsTransport
+from cdk.rest import CachedTransport, Headers, HttpClient, HttpTransport, Jsonl, Request
 from cdk.rest.http.streamed_response import StreamedResponse
 from cdk.rest.records.extractor import FieldExtractor
 from cdk.testing import MockApi
@@ -71,7 +71,7 @@ def ask(server: Server, path: str) -> Request:
 
 @pytest.mark.parametrize("path", ["/big", "/gzip", "/moved"])
 def test_a_stream_is_read_while_it_arrives(server: Server, path: str) -> None:
-    transport, request = RequestsTransport(), ask(server, path)
+    transport, request = HttpTransport(), ask(server, path)
     streamed = transport.send(request)
 
     assert isinstance(streamed, StreamedResponse)
@@ -82,7 +82,7 @@ def test_a_stream_is_read_while_it_arrives(server: Server, path: str) -> None:
 
 
 def test_a_stream_that_is_read_gives_its_connection_back(server: Server) -> None:
-    transport = RequestsTransport()
+    transport = HttpTransport()
 
     for _ in range(3):
         for _ in transport.send(ask(server, "/big")).chunks():
@@ -92,7 +92,7 @@ def test_a_stream_that_is_read_gives_its_connection_back(server: Server) -> None
 
 
 def test_a_stream_that_is_left_or_forgotten_does_no_harm(server: Server) -> None:
-    transport = RequestsTransport()
+    transport = HttpTransport()
     with closing(transport.send(ask(server, "/big")).chunks()) as chunks:
         next(chunks)
     transport.send(ask(server, "/big")).close()
@@ -103,7 +103,7 @@ def test_a_stream_that_is_left_or_forgotten_does_no_harm(server: Server) -> None
 
 
 def test_a_stream_that_breaks_off_is_an_error(server: Server) -> None:
-    streamed = RequestsTransport().send(ask(server, "/cut"))
+    streamed = HttpTransport().send(ask(server, "/cut"))
 
     with pytest.raises(Timeout, match="the connection failed"):
         list(Jsonl().items(streamed))
@@ -111,16 +111,16 @@ def test_a_stream_that_breaks_off_is_an_error(server: Server) -> None:
 
 def test_a_body_that_is_declared_large_takes_what_it_is(server: Server) -> None:
     with pytest.raises(Timeout, match="the connection failed"):
-        RequestsTransport().send(replace(ask(server, "/cut"), stream=False))
+        HttpTransport().send(replace(ask(server, "/cut"), stream=False))
 
 
 def test_a_stream_that_is_not_what_its_header_says_is_a_failed_connection(server: Server) -> None:
     with pytest.raises(Timeout, match="Content-Encoding"):
-        list(RequestsTransport().send(ask(server, "/broken")).chunks())
+        list(HttpTransport().send(ask(server, "/broken")).chunks())
 
 
 def test_an_error_is_read_whole(server: Server) -> None:
-    answer = RequestsTransport().send(ask(server, "/error"))
+    answer = HttpTransport().send(ask(server, "/error"))
 
     assert not isinstance(answer, StreamedResponse)
     assert answer.json() == {"error": "none"}
@@ -128,7 +128,7 @@ def test_an_error_is_read_whole(server: Server) -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_body_too_large_for_memory_is_an_error_that_says_what_to_do(server: Server, stream: bool) -> None:  # noqa: FBT001
-    transport = pickle.loads(pickle.dumps(RequestsTransport(max_bytes=4 * MIB)))  # noqa: S301 - our own
+    transport = pickle.loads(pickle.dumps(HttpTransport(max_bytes=4 * MIB)))  # noqa: S301 - our own
 
     for path in ("/bomb", "/big"):
         request = replace(ask(server, path), stream=stream)
@@ -194,7 +194,7 @@ def test_streams_are_read_from_canned_answers_and_through_a_cache() -> None:
 
 
 def test_a_cache_keeps_a_stream_as_a_whole(server: Server) -> None:
-    transport = CachedTransport(RequestsTransport())
+    transport = CachedTransport(HttpTransport())
 
     for _ in range(2):
         assert b"".join(transport.send(ask(server, "/big")).chunks()) == BIG

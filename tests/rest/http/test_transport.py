@@ -21,7 +21,7 @@ from requests.adapters import HTTPAdapter
 
 from cdk import ConfigError, DecodeError, FatalError, Timeout
 from cdk.base.errors import CdkError, TransientError
-from cdk.rest import Backoff, HttpClient, HttpErrorHandler, Request, RequestsTransport, RetryPolicy
+from cdk.rest import Backoff, HttpClient, HttpErrorHandler, HttpTransport, Request, RetryPolicy
 from cdk.rest.http.egress import Egress
 from tests.local_server import QuietHandler, answering
 from tests.rest.api import Time
@@ -161,7 +161,7 @@ def get(server: Server, path: str, **given: Any) -> Request:
 def test_a_request_arrives_as_it_is_meant(server: Server) -> None:
     request = Request("POST", server.url + "/echo", {"q": "a b"}, {"X-Own": "1", "accept": "x"}, b"{}")
 
-    response = RequestsTransport().send(request)
+    response = HttpTransport().send(request)
 
     assert response.body == b"POST /echo?q=a+b {}"
     assert response.status == 200
@@ -174,17 +174,17 @@ def test_a_request_arrives_as_it_is_meant(server: Server) -> None:
 
 
 def test_what_a_url_cannot_hold_is_quoted(server: Server) -> None:
-    assert RequestsTransport().send(get(server, "/echo?é= ")).body == b"GET /echo?%C3%A9=%20 "
+    assert HttpTransport().send(get(server, "/echo?é= ")).body == b"GET /echo?%C3%A9=%20 "
 
 
 def test_a_url_without_a_path_asks_for_the_root(server: Server) -> None:
-    RequestsTransport().send(get(server, "", params={"a": "/"}))
+    HttpTransport().send(get(server, "", params={"a": "/"}))
 
     assert server.asked() == [("GET", "/?a=%2F")]
 
 
 def test_requests_share_a_connection(server: Server) -> None:
-    transport = RequestsTransport()
+    transport = HttpTransport()
 
     for path in ("/echo", "/empty", "/gzip", "/echo"):
         transport.send(get(server, path))
@@ -194,16 +194,16 @@ def test_requests_share_a_connection(server: Server) -> None:
 
 @pytest.mark.parametrize("path", ["/gzip", "/deflate"])
 def test_squeezed_bodies_are_unpacked(server: Server, path: str) -> None:
-    assert RequestsTransport().send(get(server, path)).body == b"squeezed"
+    assert HttpTransport().send(get(server, path)).body == b"squeezed"
 
 
 def test_a_body_that_is_not_what_its_header_says_is_a_failed_connection(server: Server) -> None:
     with pytest.raises(Timeout, match="Content-Encoding"):
-        RequestsTransport().send(get(server, "/broken"))
+        HttpTransport().send(get(server, "/broken"))
 
 
 def test_a_header_that_is_sent_twice_has_both_values(server: Server) -> None:
-    answer = RequestsTransport().send(Request("GET", f"{server.url}/twice"))
+    answer = HttpTransport().send(Request("GET", f"{server.url}/twice"))
 
     assert answer.headers["Link"] == "<a>; rel=next, <b>; rel=last"
 
@@ -211,7 +211,7 @@ def test_a_header_that_is_sent_twice_has_both_values(server: Server) -> None:
 def test_a_redirect_is_followed_with_credentials_on_the_same_host(server: Server) -> None:
     request = get(server, "/here", headers={"Authorization": "Bearer abcd"})
 
-    response = RequestsTransport().send(request)
+    response = HttpTransport().send(request)
 
     assert response.body.startswith(b"GET /echo?moved=1")
     assert response.request is request
@@ -222,7 +222,7 @@ def test_credentials_do_not_follow_to_another_host(server: Server) -> None:
     other = server.url.replace("127.0.0.1", "localhost") + "/echo"
     headers = {"Authorization": "Bearer abcd", "X-API-Key": "abcd", "X-Target": other, "Accept": "text/csv"}
 
-    RequestsTransport().send(get(server, "/there", headers=headers))
+    HttpTransport().send(get(server, "/there", headers=headers))
 
     sent = server.seen[1].headers
     assert (sent["Authorization"], sent["X-API-Key"], sent["Accept"]) == (None, None, "text/csv")
@@ -233,7 +233,7 @@ def test_a_body_does_not_follow_to_another_host(server: Server) -> None:
     request = Request("POST", server.url + "/there", headers={"X-Target": other}, body=b"secret")
 
     with pytest.raises(FatalError, match=r"another host.*token=\*\*\*\*: a body, which may .* not sent there"):
-        RequestsTransport().send(request)
+        HttpTransport().send(request)
 
     assert len(server.seen) == 1
 
@@ -243,38 +243,38 @@ def test_a_secret_of_the_query_does_not_follow_to_another_host(server: Server) -
     request = get(server, "/there", headers={"X-Target": other}, params={"key": "abcd"}, secret=frozenset({"key"}))
 
     with pytest.raises(FatalError, match=r"another host.*again=\*\*\*\*: a secret in its URL is not sent there"):
-        RequestsTransport().send(request)
+        HttpTransport().send(request)
 
     assert len(server.seen) == 1
 
 
 def test_a_post_is_answered_elsewhere_by_a_get(server: Server) -> None:
-    response = RequestsTransport().send(Request("POST", server.url + "/other", body=b"x"))
+    response = HttpTransport().send(Request("POST", server.url + "/other", body=b"x"))
 
     assert response.body == b"GET /echo "
 
 
 def test_redirects_end(server: Server) -> None:
     with pytest.raises(FatalError, match="more than 10 redirects"):
-        RequestsTransport().send(get(server, "/round"))
+        HttpTransport().send(get(server, "/round"))
 
     assert len(server.seen) == 11
 
 
 def test_a_redirect_to_what_is_no_url_is_an_error(server: Server) -> None:
     with pytest.raises(FatalError, match="an invalid URL"):
-        RequestsTransport().send(get(server, "/nowhere"))
+        HttpTransport().send(get(server, "/nowhere"))
 
 
 def test_certificates_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/no/such/bundle.pem")
 
     with pytest.raises(ConfigError, match=r"/no/such/bundle\.pem"):
-        RequestsTransport().send(Request("GET", "https://127.0.0.1:1/"))
+        HttpTransport().send(Request("GET", "https://127.0.0.1:1/"))
 
 
 def test_a_silent_server_is_a_timeout(server: Server) -> None:
-    transport = RequestsTransport(read_timeout=timedelta(milliseconds=50))
+    transport = HttpTransport(read_timeout=timedelta(milliseconds=50))
 
     with pytest.raises(Timeout, match=r"/slow\?token=\*\*\*\*: no response in time"):
         transport.send(get(server, "/slow", params={"token": "abcd"}))
@@ -282,7 +282,7 @@ def test_a_silent_server_is_a_timeout(server: Server) -> None:
 
 def test_a_transport_with_other_timeouts_has_the_same_limits(server: Server) -> None:
     egress = Egress.parse(server.url.removeprefix("http://"))
-    limited = RequestsTransport(egress=egress).with_timeouts(connect=None, read=0.05)
+    limited = HttpTransport(egress=egress).with_timeouts(connect=None, read=0.05)
 
     with pytest.raises(Timeout, match="/slow: no response in time"):
         limited.send(get(server, "/slow"))
@@ -293,7 +293,7 @@ def test_a_transport_with_other_timeouts_has_the_same_limits(server: Server) -> 
 @pytest.mark.parametrize("path", ["/cut", "/hangup"])
 def test_a_broken_connection_is_transient_and_shows_no_secret(server: Server, path: str) -> None:
     with pytest.raises(Timeout, match="the connection failed") as caught:
-        RequestsTransport().send(get(server, path, params={"token": "abcd"}))
+        HttpTransport().send(get(server, path, params={"token": "abcd"}))
 
     assert "abcd" not in str(caught.value)
     assert caught.value.__suppress_context__
@@ -304,24 +304,24 @@ def test_nobody_listening_is_transient() -> None:
         port = unused.getsockname()[1]
 
     with pytest.raises(TransientError, match="Connection refused"):
-        RequestsTransport().send(Request("GET", f"http://127.0.0.1:{port}/"))
+        HttpTransport().send(Request("GET", f"http://127.0.0.1:{port}/"))
 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://127.0.0.1/", "http://", "http://[no", "http://127.0.0.1:99999/"])
 def test_what_is_no_url_is_a_matter_of_the_config(url: str) -> None:
     with pytest.raises(ConfigError, match="check the URL"):
-        RequestsTransport().send(Request("GET", url))
+        HttpTransport().send(Request("GET", url))
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:18531/items", "localhost:80", "api.test", "/items"])
 def test_a_url_without_a_scheme_is_told_so(url: str) -> None:
     with pytest.raises(ConfigError, match="has no scheme; check the URL, https:// or http:// is missing"):
-        RequestsTransport().send(Request("GET", url))
+        HttpTransport().send(Request("GET", url))
 
 
 def test_a_header_with_a_line_break_is_refused(server: Server) -> None:
     with pytest.raises(CdkError) as caught:
-        RequestsTransport().send(get(server, "/echo", headers={"Authorization": "Bearer abcd\r\nX: y"}))
+        HttpTransport().send(get(server, "/echo", headers={"Authorization": "Bearer abcd\r\nX: y"}))
 
     assert "abcd" not in str(caught.value)
 
@@ -329,7 +329,7 @@ def test_a_header_with_a_line_break_is_refused(server: Server) -> None:
 def test_a_proxy_of_the_environment_is_used(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", server.url)
 
-    RequestsTransport().send(Request("GET", "http://api.test/users"))
+    HttpTransport().send(Request("GET", "http://api.test/users"))
 
     assert server.asked() == [("GET", "http://api.test/users")]
 
@@ -348,26 +348,26 @@ def test_a_proxy_that_requires_a_login_is_named(scheme: str, monkeypatch: pytest
     with answering(ThreadingHTTPServer(("127.0.0.1", 0), Proxy)) as proxy:
         monkeypatch.setenv(f"{scheme}_proxy", f"http://127.0.0.1:{proxy.server_port}")
         with pytest.raises(ConfigError, match="the proxy requires credentials: put them into its address"):
-            HttpClient(RequestsTransport()).send(Request("GET", f"{scheme}://api.test/users"))
+            HttpClient(HttpTransport()).send(Request("GET", f"{scheme}://api.test/users"))
 
 
 def test_a_host_that_no_name_server_knows_may_need_a_proxy() -> None:
     with pytest.raises(Timeout, match="if only a proxy resolves it, set HTTP_PROXY and HTTPS_PROXY"):
-        RequestsTransport().send(Request("GET", "http://nowhere.invalid/users"))
+        HttpTransport().send(Request("GET", "http://nowhere.invalid/users"))
 
 
 def test_a_retry_waits_as_the_server_says(server: Server) -> None:
     time = Time()
     handler = HttpErrorHandler(retry_policy=RetryPolicy(backoff=Backoff(jitter=0), clock=time.clock))
 
-    response = HttpClient(RequestsTransport(), error_handler=handler, sleep=time.sleep).send(get(server, "/limited"))
+    response = HttpClient(HttpTransport(), error_handler=handler, sleep=time.sleep).send(get(server, "/limited"))
 
     assert response.body == b"ok"
     assert time.slept == [30]
 
 
 def test_threads_may_share_a_transport(server: Server) -> None:
-    transport = RequestsTransport()
+    transport = HttpTransport()
     bodies: list[bytes] = []
 
     def work(i: int) -> None:
@@ -383,7 +383,7 @@ def test_threads_may_share_a_transport(server: Server) -> None:
 
 
 def test_a_transport_travels_without_its_connections(server: Server) -> None:
-    transport = RequestsTransport()
+    transport = HttpTransport()
     transport.send(get(server, "/echo"))
 
     again = pickle.loads(pickle.dumps(transport))  # noqa: S301 - made here
@@ -403,7 +403,7 @@ def test_a_library_that_patches_the_adapter_sees_the_request(monkeypatch: pytest
 
     monkeypatch.setattr(HTTPAdapter, "send", send)
 
-    response = RequestsTransport().send(Request("GET", "https://api.test/users", {"page": 1}))
+    response = HttpTransport().send(Request("GET", "https://api.test/users", {"page": 1}))
 
     assert (response.status, response.headers["x-a"], response.json()) == (201, "b", [1])
     assert seen == ["/users?page=1"]
@@ -424,7 +424,7 @@ def test_importing_the_front_door_loads_no_http_library() -> None:
 def test_a_packed_body_without_its_end_is_a_broken_connection(server: Server, kind: str, stream: bool) -> None:  # noqa: FBT001
     response: bytes | None = None
     with pytest.raises(Timeout, match="is truncated, or other bytes follow it"):
-        response = RequestsTransport().send(get(server, f"/{kind}", stream=stream)).body
+        response = HttpTransport().send(get(server, f"/{kind}", stream=stream)).body
 
     assert response is None
 
@@ -433,13 +433,13 @@ def test_a_packed_body_without_its_end_is_a_broken_connection(server: Server, ki
 @pytest.mark.parametrize("path", ["/cut-status", "/cut-line", "/cut-headers"])
 def test_headers_without_their_end_are_a_broken_connection(server: Server, path: str, stream: bool) -> None:  # noqa: FBT001
     with pytest.raises(Timeout, match="closed within the headers"):
-        RequestsTransport().send(get(server, path, stream=stream))
+        HttpTransport().send(get(server, path, stream=stream))
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_body_without_a_length_ends_with_the_connection_or_its_last_chunk(server: Server, stream: bool) -> None:  # noqa: FBT001
     bodies = {
-        path: RequestsTransport().send(get(server, path, stream=stream)).body for path in ("/no-length", "/gzip-chunks")
+        path: HttpTransport().send(get(server, path, stream=stream)).body for path in ("/no-length", "/gzip-chunks")
     }
 
     assert bodies == {"/no-length": b"", "/gzip-chunks": b"squeezed twice"}
@@ -450,37 +450,37 @@ def test_a_part_of_a_body_that_nobody_asked_for_is_an_error(server: Server, stre
     response: bytes | None = None
     for path in ("/part", "/part-of-unknown", "/end", "/undescribed", *(["/undescribed-json"] if stream else [])):
         with pytest.raises(DecodeError, match=r"answered 206 with a part of the body .*, although all of it was"):
-            response = RequestsTransport().send(get(server, path, stream=stream)).body
+            response = HttpTransport().send(get(server, path, stream=stream)).body
 
     assert response is None
     asked = replace(get(server, "/part", stream=stream), headers={"Range": "bytes=0-3"})
-    assert RequestsTransport().send(asked).body == b"half"
+    assert HttpTransport().send(asked).body == b"half"
     for path, body in {
         "/whole": b"whole",
         "/rows": b"rows",
         **({} if stream else {"/undescribed-json": b"{}"}),
     }.items():
-        assert RequestsTransport().send(get(server, path, stream=stream)).body == body
+        assert HttpTransport().send(get(server, path, stream=stream)).body == body
 
 
 @pytest.mark.parametrize("path", ENDLESS)
 @pytest.mark.parametrize("egress", [None, Egress.parse("127.0.0.1")])
 def test_an_answer_that_never_ends_is_given_up(server: Server, path: str, egress: Egress | None) -> None:
-    transport = RequestsTransport(response_timeout=timedelta(seconds=0.2), egress=egress)
+    transport = HttpTransport(response_timeout=timedelta(seconds=0.2), egress=egress)
 
     with pytest.raises(Timeout, match="no response in time"):
         transport.send(get(server, path))
 
 
 def test_a_silence_lasts_no_longer_than_what_is_left_for_the_answer(server: Server) -> None:
-    transport = RequestsTransport(response_timeout=timedelta(seconds=0.2))
+    transport = HttpTransport(response_timeout=timedelta(seconds=0.2))
 
     with pytest.raises(Timeout, match="no response in time"):
         transport.send(get(server, "/late"))
 
 
 def test_a_streamed_answer_that_never_ends_is_given_up(server: Server) -> None:
-    answer = RequestsTransport(response_timeout=timedelta(seconds=0.2)).send(get(server, "/trickle", stream=True))
+    answer = HttpTransport(response_timeout=timedelta(seconds=0.2)).send(get(server, "/trickle", stream=True))
 
     with closing(answer.chunks()) as chunks, pytest.raises(Timeout, match="no response in time"):
         list(chunks)
@@ -488,7 +488,7 @@ def test_a_streamed_answer_that_never_ends_is_given_up(server: Server) -> None:
 
 def test_an_answer_behind_a_proxy_that_never_ends_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", server.url)
-    transport = RequestsTransport(response_timeout=timedelta(seconds=0.2))
+    transport = HttpTransport(response_timeout=timedelta(seconds=0.2))
 
     with pytest.raises(Timeout, match="no response in time"):
         transport.send(Request("GET", "http://api.test/trickle"))

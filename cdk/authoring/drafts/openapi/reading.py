@@ -9,7 +9,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.values import JsonValue, from_json
 from cdk.base.yaml_file import YamlFile, read_text
 from cdk.declarative.reading.schema_file import is_file
-from cdk.rest import HttpClient, Request, RequestsTransport, Transport
+from cdk.rest import HttpClient, HttpTransport, Request, Transport
 from cdk.rest.http.redact import safe_url
 
 
@@ -17,7 +17,7 @@ def read_description(location: str, transport: Transport | None = None) -> Descr
     """Read the description in a file or at an http(s) URL. Raises ConfigError: when it is missing or invalid."""
     is_url = location.startswith(("http://", "https://"))
     shown = safe_url(location) if is_url else location
-    client = HttpClient(transport or RequestsTransport())
+    client = HttpClient(transport or HttpTransport())
     text = client.send(Request("GET", location)).text if is_url else read_text(Path(location))
     document = _parsed(text, shown)
     if is_url:

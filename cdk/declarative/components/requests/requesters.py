@@ -27,7 +27,7 @@ from cdk.declarative.model.request_plug_points import (
     Requester,
 )
 from cdk.declarative.syntax.validation import validated
-from cdk.rest import CachedTransport, Decoder, HttpClient, RequestsTransport
+from cdk.rest import CachedTransport, Decoder, HttpClient, HttpTransport
 from cdk.rest.http.transport import SliceSenderTransport
 from cdk.rest.limits.budget import Budgeted
 
@@ -101,7 +101,7 @@ class HttpRequester(AnyRequester):
         runtime = ctx.runtime
         transport, budget = runtime.transport, runtime.budget
         connect, read = self.connect_timeout_in_seconds, self.read_timeout_in_seconds
-        if (connect or read) and isinstance(transport, RequestsTransport):
+        if (connect or read) and isinstance(transport, HttpTransport):
             transport = transport.with_timeouts(connect=connect, read=read)
         if self.use_cache or (cached and self.use_cache is not False):
             if budget is not None:

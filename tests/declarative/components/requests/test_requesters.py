@@ -9,7 +9,7 @@ from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.declarative.syntax.validation import validated
 from cdk.rest import Request
 from cdk.rest.http.egress import Egress
-from cdk.rest.http.transport import RequestsTransport
+from cdk.rest.http.transport import HttpTransport
 from cdk.testing import MockApi, Route
 from tests.declarative.manifests import CURSOR, ids, option, paginator, run
 
@@ -149,7 +149,7 @@ def test_a_body_whose_expression_yields_nothing_leaves_it_to_the_other() -> None
 
 @pytest.mark.parametrize("timeout", ["connect_timeout_in_seconds", "read_timeout_in_seconds"])
 def test_a_requester_with_a_timeout_of_its_own_goes_where_the_transport_may(timeout: str) -> None:
-    runtime = Runtime(transport=RequestsTransport(egress=Egress.parse("api.example.com")))
+    runtime = Runtime(transport=HttpTransport(egress=Egress.parse("api.example.com")))
     requester = validated(HttpRequester, {"url": "http://127.0.0.1:1/", timeout: 5})
     request = Request("GET", "http://127.0.0.1:1/")
 

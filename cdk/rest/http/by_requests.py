@@ -1,0 +1,109 @@
+"""What follows the rules of `requests`: proxies of the environment, unusual URLs, mock libraries that patch it.
+
+`requests` takes 16 ms to import, so each function imports it; few runs call one.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from io import BytesIO
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+import urllib3
+from urllib3.exceptions import HTTPError, ProxyError, SSLError
+from urllib3.exceptions import TimeoutError as Urllib3Timeout
+
+from cdk.base.errors import ConfigError
+from cdk.rest.http.messages import Request
+
+_PATCHED = (("requests.sessions", "Session"), ("requests.adapters", "HTTPAdapter"))
+"""The classes whose `send` mock libraries replace: requests-mock that of the first, `responses` of the second."""
+
+
+def proxy_of(url: str) -> str | None:
+    """The URL of the proxy that the environment, or the system, sets for `url`. Raises ConfigError: it has no host."""
+    if sys.platform not in {"darwin", "win32"} and not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None
+    from requests.utils import get_environ_proxies, prepend_scheme_if_needed, select_proxy  # noqa: PLC0415 - see above
+
+    proxy = select_proxy(url, get_environ_proxies(url))
+    if not proxy:
+        return None
+    proxy = prepend_scheme_if_needed(proxy, "http")  # type: ignore[no-untyped-call] # not typed there
+    if not urlsplit(proxy).hostname:
+        raise ConfigError("a proxy of the environment has no host; check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY")
+    return str(proxy)
+
+
+def proxy_manager(proxy: str, connections: int, hosts: int) -> urllib3.PoolManager:
+    """A pool manager whose connections lead through a proxy, with the login in its URL.
+
+    Raises ConfigError: for SOCKS, if the package for it is missing.
+    """
+    from requests.adapters import HTTPAdapter  # noqa: PLC0415 - see above
+    from requests.exceptions import InvalidSchema  # noqa: PLC0415 - see above
+
+    try:
+        manager: urllib3.PoolManager = HTTPAdapter(hosts, connections).proxy_manager_for(proxy)
+    except InvalidSchema:
+        raise ConfigError("a SOCKS proxy needs PySocks: pip install pysocks") from None
+    return manager
+
+
+def url_for_proxy(url: str) -> str:
+    """`url` without its login and fragment, as a proxy gets it."""
+    from requests.utils import urldefragauth  # noqa: PLC0415 - see above
+
+    return str(urldefragauth(url))
+
+
+def requoted(url: str) -> str:
+    """`url` with escapes for the characters that need them, and only for those."""
+    from requests.utils import requote_uri  # noqa: PLC0415 - see above
+
+    return requote_uri(url)
+
+
+def is_patched() -> bool:
+    """Whether a mock library, such as `responses` or requests-mock, answers requests."""
+    for module, name in _PATCHED:
+        kind = getattr(sys.modules.get(module), name, None)
+        if kind is not None and kind.send.__module__ != module:
+            return True
+    return False
+
+
+def send_patched(request: Request, url: str, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
+    """Return the answer of a mock library. Raises the errors of urllib3 for those of `requests`."""
+    import requests  # noqa: PLC0415 - see above
+
+    prepared = requests.PreparedRequest()
+    prepared.method, prepared.url, prepared.body = request.method, url, request.body
+    prepared.headers = requests.structures.CaseInsensitiveDict(headers)
+    prepared.prepare_cookies({})
+    try:
+        response = requests.Session().send(prepared, allow_redirects=False, stream=True)
+        body = response.content
+    except requests.RequestException as error:
+        _translate(error)
+    fields = {name: value for name, value in response.headers.items() if name.lower() != "content-encoding"}
+    return urllib3.HTTPResponse(
+        BytesIO(body), fields, response.status_code, preload_content=False, enforce_content_length=False
+    )
+
+
+def _translate(error: Exception) -> NoReturn:
+    import requests  # noqa: PLC0415 - see above
+
+    match error:
+        case requests.exceptions.ProxyError():
+            raise ProxyError(str(error), error) from error
+        case requests.exceptions.SSLError():
+            raise SSLError(error) from error
+        case requests.exceptions.Timeout():
+            raise Urllib3Timeout(error) from error
+        case ValueError():
+            raise error
+        case _:
+            raise HTTPError(error) from error
