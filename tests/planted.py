@@ -2673,6 +2673,13 @@ BUGS = [
         "tests/rest/http/test_transport.py",
     ),
     Bug(
+        "a lookup whose key is missing is evaluated by Jinja",
+        "declarative/interpolation/lookups",
+        "                value = value[key]\n",
+        "                value = value.get(key)\n",
+        "tests/declarative/interpolation/test_lookups.py",
+    ),
+    Bug(
         "a packed body that comes in chunks has an end",
         "rest/http/connections",
         'getattr(raw, "_has_decoded_content", False)',

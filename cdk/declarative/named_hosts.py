@@ -24,6 +24,10 @@ _LITERAL = lazy_pattern(r"https?://[A-Za-z0-9.\-]+(?::[0-9]+)?(?=[/?#\"'\s]|$)")
 # The rest of a host after its last wildcard must be a domain with a single owner: `*.com` names no host.
 _DOMAIN = lazy_pattern(r"[A-Za-z0-9\-_]*(?:\.[A-Za-z0-9\-_]+){2,}")
 
+_EXPRESSION = lazy_pattern(r"(?s)\{\{.*?\}\}")
+_STRING = lazy_pattern(r"'[^']*'|\"[^\"]*\"")
+_WITH_HOSTS = ("config", "parameters", "options")
+
 
 def credential_scope(root: Component, config: Mapping[str, JsonValue], secrets: Secrets) -> CredentialScope:
     """Return the origins to which credentials of the streams may be sent, and the secret values of the config."""
@@ -62,6 +66,8 @@ def _origins(text: str, config: Mapping[str, JsonValue], parameters: Mapping[str
         if (plain := origin(text)).host:
             yield plain
         return
+    if not _may_name_host(text):
+        return
     for literal in _LITERAL.findall(text):
         yield origin(literal)
     try:
@@ -72,6 +78,17 @@ def _origins(text: str, config: Mapping[str, JsonValue], parameters: Mapping[str
         return
     if named.host and ("*" not in named.host or _DOMAIN.fullmatch(named.host.rpartition("*")[2])):
         yield named
+
+
+def _may_name_host(text: str) -> bool:
+    """Whether a text with expressions may render to a URL or a domain; rendering it may import Jinja.
+
+    A dot or a colon must come from its literal text, from a string in an expression, or from known values.
+    """
+    if any(name in text for name in _WITH_HOSTS):
+        return True
+    literal = _EXPRESSION.sub(lambda expression: "".join(_STRING.findall(expression[0])), text)
+    return "." in literal or ":" in literal
 
 
 class _Unknown(dict[str, object]):

@@ -168,6 +168,9 @@ def named(url: str, **config: Any) -> set[str]:
         ("https://api.test{{ stream_partition.path }}", set()),
         ("{{ stream_partition.url }}", set()),
         ("{{ stream_slice.extra_fields['url'] }}", set()),
+        ("https:{{ '//api.test' }}/items", {"https://api.test"}),
+        ("https{{ record.colon }}{{ ['//api', 'test'] | join('.') }}/items", set()),
+        ("{{ 'https' ~ '://' ~ ['api', 'test'] | join('.') }}/{{ stream_partition.id }}", {"https://api.test"}),
         (
             "{{ 'https://eu.test/' if stream_partition.eu else 'https://us.test/' }}",
             {"https://eu.test", "https://us.test"},

@@ -14,22 +14,12 @@ from cdk.base.wording import nearest
 from cdk.declarative.interpolation.compiler import Unsupported, compile_nodes
 from cdk.declarative.interpolation.environment import budget, environment
 from cdk.declarative.interpolation.errors import ExpressionError
-from cdk.declarative.interpolation.evaluation import Evaluation, one_by_one
+from cdk.declarative.interpolation.evaluation import NAMES, Evaluation, one_by_one
 from cdk.declarative.interpolation.limits import EvaluationBudget, join_texts, sized
 from cdk.declarative.interpolation.macros import IMPURE
 
 _STEPS = "steps_of_loops"
 _JOIN = "texts_joined"
-# fmt: off
-_NAMES = frozenset({
-    "config", "parameters", "options", "record", "response", "headers", "refresh_token", "value", "parent_record",
-    "stream_slice", "stream_partition", "stream_interval", "stream_state", "stream_template_config",
-    "next_page_token", "last_record", "last_page_size", "last_page_token_value", "components_values",
-    "creation_response", "polling_response", "download_target", "session_token", "property", "raw_schema",
-    "query_properties",
-})
-# fmt: on
-"""All names that some place of the language makes available to its expressions."""
 _UNKNOWN = re.compile(r"No (filter|test) named '([^']*)'")
 
 
@@ -54,7 +44,7 @@ def build(text: str, where: str, parameters: frozenset[str] | None = None) -> Ev
         why = "`stream_state` was removed from the language; use `stream_interval`, the slice being read"
         raise ExpressionError(where, text, why)
     if where:
-        _warn("variable", evaluation.names - _NAMES, _NAMES, text, where)
+        _warn("variable", evaluation.names - NAMES, NAMES, text, where)
         if parameters is not None and "parameters" in evaluation.names:
             _warn("parameter", frozenset(_parameters_in(template)) - parameters, parameters, text, where)
     return replace(evaluation, paths=paths)

@@ -12,6 +12,17 @@ Run: TypeAlias = Callable[[Scope], object]
 Column: TypeAlias = Callable[[Scope, Sequence[object]], list[object]]
 """Computes the values for records: the results of Run for scopes in which `record` is each record in turn."""
 
+# fmt: off
+NAMES = frozenset({
+    "config", "parameters", "options", "record", "response", "headers", "refresh_token", "value", "parent_record",
+    "stream_slice", "stream_partition", "stream_interval", "stream_state", "stream_template_config",
+    "next_page_token", "last_record", "last_page_size", "last_page_token_value", "components_values",
+    "creation_response", "polling_response", "download_target", "session_token", "property", "raw_schema",
+    "query_properties",
+})
+# fmt: on
+"""All names that some place of the language makes available to its expressions."""
+
 
 class Evaluation(Struct, frozen=True):
     """How to evaluate an expression. Both functions raise the expression's errors, and KeyError for a missing name.

@@ -13,6 +13,7 @@ from cdk.declarative.interpolation.errors import EvaluationError, ExpressionErro
 from cdk.declarative.interpolation.evaluation import Column, Evaluation, Run, Scope, one_by_one
 from cdk.declarative.interpolation.explain import why
 from cdk.declarative.interpolation.literals import STARTS, all_typed, literal, typed
+from cdk.declarative.interpolation.lookups import lookups
 
 _EXPRESSION = lazy_pattern(r"\{[{%#]")
 
@@ -176,9 +177,13 @@ def compile_template(text: str, where: str = "", parameters: frozenset[str] | No
         plain = text.removesuffix("\n")
         evaluation = _constant(lambda _: plain)
     else:
-        from cdk.declarative.interpolation.build import build  # noqa: PLC0415 - imports Jinja
 
-        evaluation = build(text, where, parameters)
+        def built() -> Evaluation:
+            from cdk.declarative.interpolation.build import build  # noqa: PLC0415 - imports Jinja
+
+            return build(text, where, parameters)
+
+        evaluation = lookups(text, parameters, built) or built()
         if not evaluation.names and not evaluation.varies:
             evaluation = _constant(evaluation.run, quotes=evaluation.quotes)
     return Template(
