@@ -47,8 +47,10 @@ _ENDED = lazy_pattern(r"\w+/(?:[^;\s]+\+)?(?:json|xml)\s*(?:;|$)", re.IGNORECASE
 """Content types of bodies that cannot be parsed without their end."""
 
 _HOST = lazy_pattern(r"[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]*")
-_CLEAN_URL = lazy_pattern(r"(?:[A-Za-z0-9._~:/?&=+,@;$!*'()\-]++|%(?:2[0-9A-CF]|3[A-F]|40|[89A-F][0-9A-F]))+")
-"""URLs that `requote_uri` would return unchanged: characters that need no escape, and escapes of those that do."""
+_CLEAN_URL = lazy_pattern(
+    r"(?i)(?:[A-Z0-9._~:/?&=+,@;$!*'()\[\]\-]++|%(?:[01][0-9A-F]|2[0-9A-CF]|3[A-F]|[46]0|5[B-E]|7[B-DF]|[89A-F][0-9A-F]))+"
+)
+"""URLs that `requoted` would return unchanged: characters that need no escape, and escapes of those that do."""
 
 _NEEDS_LOGIN = "407 "
 """In the text of the error with which a proxy refuses to open a tunnel: the status of its response."""
@@ -92,7 +94,7 @@ class Connections:
         """
         current_lease().count()
         try:
-            url = _url(request)
+            url = sent_url(request)
             raw = self._exchange(request, url)
             status, fields = raw.status, Headers(dict(raw.headers.itermerged()))
             if request.stream and _OK <= status < _REDIRECT:
@@ -264,7 +266,8 @@ def _sent_headers(request: Request) -> dict[str, str]:
     return dict(fields.values())
 
 
-def _url(request: Request) -> str:
+def sent_url(request: Request) -> str:
+    """Return the URL of a request as it is sent: the host in lower case, and with the escapes of `requests`."""
     url = request.full_url
     # Host names are case-insensitive; servers, logs and caches expect lower case.
     if not (host := _host(url)).islower():

@@ -24,10 +24,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+from hypothesis import given
+from hypothesis import strategies as st
+from requests.utils import requote_uri
 
 from cdk import CdkError, ConfigError, Timeout, TransientError
 from cdk.base.times.clock import system_clock
 from cdk.rest import HttpTransport, Request
+from cdk.rest.http.connections import sent_url
 from tests.local_server import QuietHandler, answering
 
 Serve = Callable[..., str]
@@ -207,7 +211,7 @@ def test_the_package_for_socks_is_named_if_it_is_missing() -> None:
     program = dedent("""
         import sys
         sys.modules["socks"] = None
-        from cdk.rest import Request, HttpTransport
+        from cdk.rest import HttpTransport, Request
         HttpTransport().send(Request("GET", "http://api.test/users"))
     """)
     environment = {**os.environ, "http_proxy": "socks5://127.0.0.1:1"}
@@ -221,6 +225,18 @@ def test_a_proxy_without_a_host_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
 
     with pytest.raises(ConfigError, match="a proxy of the environment has no host; check HTTP_PROXY"):
         HttpTransport().send(Request("GET", "http://api.test/users"))
+
+
+characters = st.characters(codec="ascii") | st.sampled_from(
+    ["é", "{", "[", "%", "%5B", "%5d", "%7e", "%2D", "%zz", "%25", "%4a"]
+)
+
+
+@given(st.lists(characters | st.integers(0, 255).map("%{:02X}".format)).map("".join))
+def test_a_url_is_escaped_as_by_requests(rest: str) -> None:
+    request = Request("GET", f"http://api.test/{rest}")
+
+    assert sent_url(request) == requote_uri(request.full_url)
 
 
 @pytest.mark.parametrize(
