@@ -3647,7 +3647,7 @@ BUGS = [
     Bug(
         "a cursor that its author never advances is warned of",
         "streams/read_slice",
-        "self._author_warning(records, position) or warning",
+        '("" if self._author_state is None else self._author_state.warning(records, position)) or warning',
         "warning",
         "tests/streams/test_read_slice.py",
     ),
@@ -4146,8 +4146,8 @@ BUGS = [
     Bug(
         "every state is resumed from",
         "testing/conformance/resume_checks",
-        "for number in range(0, len(states), step):",
-        "for number in range(0, 0, step):",
+        "range(0, len(states), max(1, len(states) // _MOST_STATES)):",
+        "range(0, 0, 1):",
         tests="tests/testing/conformance/test_suite.py",
     ),
     Bug(

@@ -130,8 +130,7 @@ def detect_pages(
         raise first.error
     trials.decoder = decoder
     assert first.answer is not None
-    request = first.answer.request
-    lists = record_lists(body, urlsplit(request.full_url).path)
+    lists = record_lists(body, urlsplit(first.answer.request.full_url).path)
     if not lists:
         words = f"{name}: the response is {json_kind(body)} without a list of objects, expected records"
         raise NoRecords(words, body, decoder)

@@ -169,8 +169,7 @@ def _is_read(model: type[Struct], value: Mapping[str, JsonValue], name: str) -> 
 
 def _keys_read(text: str, variable: str) -> Iterator[Sequence[str]]:
     """Yield the paths of a variable that an expression reads, also with `get`."""
-    template = environment().parse(text)
-    for node in template.find_all((nodes.Getitem, nodes.Getattr, nodes.Call)):
+    for node in environment().parse(text).find_all((nodes.Getitem, nodes.Getattr, nodes.Call)):
         if (path := _path(node, variable)) and not any(name.startswith("__") for name in path):
             yield path
 

@@ -65,7 +65,13 @@ def resolved_schema() -> dict[str, Json]:
     for plain in _plain_models(Component.registry.values()):
         definitions[_name(plain)] = _model_schema(_name(plain), plain)
     for family in _families():
-        definitions[family.__name__] = _family_schema(family)
+        definitions[family.__name__] = {
+            "title": kind_of(family),
+            "description": component_docs(family).text,
+            "type": "object",
+            "required": ["type"],
+            "anyOf": [_ref(_defined(name)) for name in sorted(family.members())],
+        }
     for name, (component, field) in _VALUES.items():
         if component in Component.registry:
             definitions[name] = _value_schema(name, Component.registry[component], field)
@@ -180,16 +186,6 @@ def _value_schema(name: str, model: type[Component], key: str) -> dict[str, Json
     plain = tuple(part for part in flat(fields_of(model)[key].shape) if not isinstance(part, Part | AnyOf | Nothing))
     schema = _schema(plain[0] if len(plain) == 1 else Either(plain))
     return {"title": name, "description": component_docs(model).fields[key], **schema}
-
-
-def _family_schema(family: type[Component]) -> dict[str, Json]:
-    return {
-        "title": kind_of(family),
-        "description": component_docs(family).text,
-        "type": "object",
-        "required": ["type"],
-        "anyOf": [_ref(_defined(name)) for name in sorted(family.members())],
-    }
 
 
 def _schema(shape: Shape) -> dict[str, Json]:  # noqa: C901, PLR0911 - one return for each shape

@@ -210,9 +210,7 @@ def _copied(value: FieldValue) -> FieldValue:
         return {name: _copied(item) for name, item in value.items()}
     if type(value) is list or (isinstance(value, MutableSequence) and type(value) is not bytearray):
         return [_copied(item) for item in value]
-    if type(value) is tuple:
-        return tuple(_copied(item) for item in value)
-    return value
+    return tuple(_copied(item) for item in value) if type(value) is tuple else value
 
 
 def map_strings(value: FieldValue, change: Callable[[str], str], *, names: bool = False) -> FieldValue:

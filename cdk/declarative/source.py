@@ -34,10 +34,7 @@ _RESERVED = "__airbyte"
 
 
 class ManifestSource(Source):
-    """The source that a manifest describes.
-
-    Raises ManifestError that lists every invalid place of the manifest.
-    """
+    """The source that a manifest describes. Raises ManifestError that lists every invalid place of the manifest."""
 
     def __init__(self, manifest: Manifest, runtime: Runtime | None = None) -> None:
         self._manifest = manifest

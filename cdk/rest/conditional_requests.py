@@ -60,8 +60,7 @@ class ConditionalTransport:
                 f"{request}: its response has no validators and was read recently; it is read again later"
             )
         headers = self._probe.headers(mark)
-        conditional = request.with_headers(headers) if headers else request
-        response = self._transport.send(conditional)
+        response = self._transport.send(request.with_headers(headers) if headers else request)
         response = response.with_request(request) if headers else response
         etag, last_modified = response.headers.get("etag") or None, response.headers.get("last-modified") or None
         if response.status == HTTPStatus.NOT_MODIFIED:

@@ -251,6 +251,4 @@ class HttpStream(PagedStream):
 def _join(base: str, path: str) -> str:
     if path.startswith(("https://", "http://")):
         return path
-    if not path:
-        return base
-    return f"{base.rstrip('/')}/{path.lstrip('/')}"
+    return f"{base.rstrip('/')}/{path.lstrip('/')}" if path else base

@@ -134,8 +134,7 @@ class StateStore:
         Raises ConfigError: when `job_name` is invalid. BadState: when the log is damaged. TransientError: when the
         store cannot be reached.
         """
-        log = self._log(job_name)
-        return _JobData(job_name, StateSession(log, Mode(), self._run, Retention()))
+        return _JobData(job_name, StateSession(self._log(job_name), Mode(), self._run, Retention()))
 
     def update(self, data: StateData) -> None:
         """Store the bookmarks of a running job. Unchanged values are not stored again.

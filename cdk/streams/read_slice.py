@@ -216,16 +216,13 @@ class _Finisher:
                 warning = warning or self._finer(cursor, window)
         if cursor is not None and cursor.ordered and (position is None or not position.done):
             position = self._reached(cursor)
-        warning = self._author_warning(records, position) or warning
+        warning = ("" if self._author_state is None else self._author_state.warning(records, position)) or warning
         doubt = doubt and partial(_of_stream, self._stream.name, doubt)
         return ReadPage(records, position, self._edge, skipped, False, warning, doubt, followed)
 
     def end(self, records: Sequence[Record]) -> ReadPage:
         """The last page; most slices have no records left for it."""
         return self(records, Done()) if records or self._author_state else ReadPage(records, Done(), self._edge)
-
-    def _author_warning(self, records: Sequence[Record], position: Position | None) -> str:
-        return "" if self._author_state is None else self._author_state.warning(records, position)
 
     def _check_records(self, records: Sequence[Record], kinds: set[type]) -> None:
         """Raise FatalError if an item of a page is not a record."""
@@ -343,8 +340,7 @@ class _Finisher:
         """Raise FatalError if a value is less than one before it: an interrupted read would resume after it."""
         rank, rank_of_known = cursor.order.rank, cursor.state_order.rank
         ranked = [*((value, rank_of_known(value)) for value in known), *((value, rank(value)) for value in values)]
-        readable = [(value, at) for value, at in ranked if at is not None]
-        for (before, least), (value, at) in pairwise(readable):
+        for (before, least), (value, at) in pairwise([(value, at) for value, at in ranked if at is not None]):
             if at < least:  # type: ignore[operator] # one type in an order
                 raise FatalError(
                     f"found {cursor.field} {value!r} after {before!r}, but the cursor is declared `ordered`; request "

@@ -147,7 +147,6 @@ class Source:
         Raises CdkError: why the connection does not work.
         """
         for stream in self.streams(config)[:1]:
-            reader = stream.checkpoint_reader(StreamState())
-            slice = reader.next()
+            slice = stream.checkpoint_reader(StreamState()).next()
             if slice is not None:
                 next(iter(read_slice(stream, slice)), None)

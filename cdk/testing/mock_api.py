@@ -87,8 +87,7 @@ class MockApi(Offline):
             raise UnexpectedRequest(f"no route for {request}; the routes are:{known}")
         route = max(matching, key=lambda route: route.rank)
         if self._login is not None and route is not self._login.route and self._login.refuses(request):
-            body = b'{"message": "the token has expired"}'
-            return json_response(request, 401, body)
+            return json_response(request, 401, b'{"message": "the token has expired"}')
         return route.respond(request)
 
     def assert_all_used(self) -> None:

@@ -80,7 +80,17 @@ def read(
             _check_states(manager, streams, alone=isinstance(source, Stream))
             run_read(
                 streams,
-                _catalog(chosen, mode),
+                ConfiguredAirbyteCatalog(
+                    streams=[
+                        ConfiguredAirbyteStream(
+                            stream=AirbyteStream(
+                                name=stream.name, namespace=stream.namespace, json_schema=dict(stream.json_schema())
+                            ),
+                            sync_mode=mode or (SyncMode.INCREMENTAL if stream.incremental else SyncMode.FULL_REFRESH),
+                        )
+                        for stream in chosen
+                    ]
+                ),
                 manager,
                 lambda lines: result.messages.extend(from_json(line) for line in lines.splitlines()),
                 execute=serial if concurrency == 1 else Threads(concurrency, Learned(concurrency)),
@@ -157,20 +167,6 @@ class _ResultEvents(Events):
 
     def config_changed(self, config: Mapping[str, FieldValue]) -> None:
         self._result.config = config
-
-
-def _catalog(streams: Sequence[Stream], mode: SyncMode | None) -> ConfiguredAirbyteCatalog:
-    return ConfiguredAirbyteCatalog(
-        streams=[
-            ConfiguredAirbyteStream(
-                stream=AirbyteStream(
-                    name=stream.name, namespace=stream.namespace, json_schema=dict(stream.json_schema())
-                ),
-                sync_mode=mode or (SyncMode.INCREMENTAL if stream.incremental else SyncMode.FULL_REFRESH),
-            )
-            for stream in streams
-        ]
-    )
 
 
 @contextmanager

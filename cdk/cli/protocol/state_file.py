@@ -37,7 +37,7 @@ def load_state(path: Path | None, streams: Collection[str] | None) -> list[Airby
     for message in messages:
         for name in _nulls(message):
             logger.warning("%s: the state of %r is null: the stream is read from its start", path, name)
-        for name in _names(message):
+        for name in [item.stream_descriptor.name for item in _stream_states(message)] + list(message.data or ()):
             if streams is not None and name not in streams:
                 logger.warning(
                     "%s: found a state of %r, a stream that the source does not have%s",
@@ -101,10 +101,6 @@ def _nulls(message: AirbyteStateMessage) -> list[str]:
     """The streams whose state is null."""
     nulls = [item.stream_descriptor.name for item in _stream_states(message) if item.stream_state is None]
     return nulls + [name for name, blob in (message.data or {}).items() if blob is None]
-
-
-def _names(message: AirbyteStateMessage) -> list[str]:
-    return [item.stream_descriptor.name for item in _stream_states(message)] + list(message.data or ())
 
 
 def _stream_states(message: AirbyteStateMessage) -> Sequence[AirbyteStreamState]:

@@ -37,10 +37,7 @@ _COMMITS = 20
 @json_option
 @translate_errors
 def show(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None, *, as_json: bool) -> int:
-    """Show where each stream of a PIPELINE file stands.
-
-    The exit code is 1 where a state cannot be read.
-    """
+    """Show where each stream of a PIPELINE file stands. The exit code is 1 where a state cannot be read."""
     chosen = partition_of(partition)
     statuses = statuses_of(pipeline, names) if chosen is None else statuses_of(pipeline, [pipeline.table(names).name])
     if chosen is not None:

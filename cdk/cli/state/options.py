@@ -62,8 +62,7 @@ class PipelineFile:
 
     def admin(self, *, dry: bool = False) -> Admin:
         """Return the object that reads and edits states. dry: it changes nothing."""
-        check = state_check(self.settings, self._config_secrets)
-        return Admin(self.target, self.name, dry=dry, check=check)
+        return Admin(self.target, self.name, dry=dry, check=state_check(self.settings, self._config_secrets))
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -188,8 +188,7 @@ class Views:
         entries = [*islice(entries_of(admin, table, before), _COMMITS + 1)]
         older = entries[_COMMITS - 1].commit.version if len(entries) > _COMMITS else None
         entries = entries[:_COMMITS]
-        syncs = {entry.commit.sync for entry in entries}
-        reports = RunHistory(pipeline.target, pipeline.name).by_sync(syncs)
+        reports = RunHistory(pipeline.target, pipeline.name).by_sync({entry.commit.sync for entry in entries})
         return {
             "name": table.name,
             "status": status_json(replace(status, saved=status.saved and replace(status.saved, state=None))),

@@ -108,8 +108,7 @@ def _retriever(component: CustomComponent, ctx: BuildContext, parts: StreamParts
     if isinstance(blob := fields.get("record_selector"), dict):
         chosen = validated(RecordSelector, {"type": "RecordSelector", **blob})
         # Existing retrievers filter by the cursor themselves, and must see every record.
-        unfiltered = replace(parts, incremental=None)
-        known["record_selector"] = selector(chosen, ctx, unfiltered, reads)
+        known["record_selector"] = selector(chosen, ctx, replace(parts, incremental=None), reads)
     custom = instance(component, ctx, **known)
     if isinstance(simple := custom.instance, SimpleRetriever):
         # A subclass with its own __init__ may not pass all arguments to the base class.

@@ -70,8 +70,7 @@ class StreamFacade(Stream):
         return self.native.json_schema()
 
     def generate_partitions(self) -> Iterator[PartitionFacade]:
-        reader = self.native.checkpoint_reader(StreamState())
-        for slice in iter(reader.next, None):
+        for slice in iter(self.native.checkpoint_reader(StreamState()).next, None):
             yield PartitionFacade(self, slice)
 
     def stream_slices(self, **_: object) -> Iterator[StreamSlice]:

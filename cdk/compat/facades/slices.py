@@ -1,9 +1,9 @@
 """Converts names of expressions and slices to the forms that custom code uses, and back."""
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from cdk.base.values import JsonValue
+from cdk.compat.airbyte.http.requesters import RequestOptionsProvider
 from cdk.compat.airbyte.plain_types import StreamSlice
 from cdk.compat.airbyte.streams import slice_facade
 from cdk.declarative.model.context import Names
@@ -14,18 +14,6 @@ from cdk.state.window import Window
 
 _TOKEN = "next_page_token"  # noqa: S105 - the name under which expressions know it
 _EMPTY = StreamSlice(partition={})
-
-
-class RequestOptions(Protocol):
-    """An object with the methods that return the parts of a request."""
-
-    def get_request_params(self, **names: object) -> Mapping[str, JsonValue] | None: ...
-
-    def get_request_headers(self, **names: object) -> Mapping[str, JsonValue] | None: ...
-
-    def get_request_body_data(self, **names: object) -> Mapping[str, JsonValue] | str | None: ...
-
-    def get_request_body_json(self, **names: object) -> JsonValue: ...
 
 
 def slice_in(names: Names) -> StreamSlice:
@@ -77,7 +65,7 @@ def blank(where: str) -> RequestBuilder:
     return RequestBuilder("GET", "https://localhost/", where)
 
 
-def fill(draft: RequestBuilder, provider: RequestOptions, names: Mapping[str, object]) -> None:
+def fill(draft: RequestBuilder, provider: RequestOptionsProvider, names: Mapping[str, object]) -> None:
     """Put the parts that the methods of `provider` return for `names` into a draft."""
     draft.params.update(provider.get_request_params(**names) or {})
     headers = provider.get_request_headers(**names) or {}

@@ -91,8 +91,7 @@ def _module_name(file: Path, folder: Path) -> str:
     name = f"custom_{hashlib.sha256(str(home).encode()).hexdigest()[:16]}"
     for part in (None, *inside.parts[:-1]):
         name, home = (name, home) if part is None else (f"{name}.{part}", home / part)
-        package = sys.modules.setdefault(name, ModuleType(name))
-        package.__path__ = [str(home)]
+        sys.modules.setdefault(name, ModuleType(name)).__path__ = [str(home)]
     return f"{name}.{inside.stem}"
 
 

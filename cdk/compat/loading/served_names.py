@@ -41,43 +41,22 @@ _BACKOFFS = f"{_HANDLERS}.backoff_strategies"
 _ROUTERS = "declarative.partition_routers"
 _STRATEGIES = "declarative.requesters.paginators.strategies"
 
-# fmt: off
-_OF_CATALOGS = (
-    "AirbyteCatalog", "AirbyteStream", "ConfiguredAirbyteCatalog", "ConfiguredAirbyteStream",
-    "DestinationSyncMode", "StreamDescriptor",
-)
-_OF_MESSAGES = (
-    "AirbyteConnectionStatus", "AirbyteLogMessage", "AirbyteMessage", "AirbyteRecordMessage",
-    "AirbyteStateMessage", "ConnectorSpecification", "Level", "Type",
-)
-# fmt: on
-
 _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
     auth: {
-        "ApiKeyAuthenticator": "declarative.auth.token",
-        "BasicHttpAuthenticator": "declarative.auth.token",
+        "ApiKeyAuthenticator BasicHttpAuthenticator": "declarative.auth.token",
         "BearerAuthenticator": "cdk declarative.auth.token",
-        "DeclarativeAuthenticator": "declarative.auth.declarative_authenticator",
+        "DeclarativeAuthenticator NoAuth": "declarative.auth.declarative_authenticator",
         "DeclarativeOauth2Authenticator": "declarative.auth declarative.auth.oauth",
-        "InterpolatedStringTokenProvider": "declarative.auth.token_provider",
-        "NoAuth": "declarative.auth.declarative_authenticator",
+        "InterpolatedStringTokenProvider TokenProvider": "declarative.auth.token_provider",
         "SelectiveAuthenticator": "declarative.auth.selective_authenticator",
         "TokenAuthenticator": "http.requests_native_auth http.requests_native_auth.token",
-        "TokenProvider": "declarative.auth.token_provider",
     },
     call_rate: {
-        "APIBudget": "cdk.sources.streams.call_rate",
-        "HttpRequestMatcher": "cdk.sources.streams.call_rate",
-        "LimiterMixin": "cdk.sources.streams.call_rate",
-        "MovingWindowCallRatePolicy": "cdk.sources.streams.call_rate",
-        "Rate": "cdk.sources.streams.call_rate",
+        "APIBudget HttpRequestMatcher LimiterMixin MovingWindowCallRatePolicy Rate": "cdk.sources.streams.call_rate",
         "UnlimitedCallRatePolicy": "cdk.sources.streams.call_rate",
     },
     datetimes: {
-        "ab_datetime_format": "cdk.utils.datetime_helpers",
-        "ab_datetime_now": "cdk.utils.datetime_helpers",
-        "ab_datetime_parse": "cdk.utils.datetime_helpers",
-        "ab_datetime_try_parse": "cdk.utils.datetime_helpers",
+        "ab_datetime_format ab_datetime_now ab_datetime_parse ab_datetime_try_parse": "cdk.utils.datetime_helpers",
         "AirbyteDateTime": "cdk.utils.datetime_helpers",
         "DatetimeParser": "declarative.datetime.datetime_parser",
     },
@@ -89,13 +68,12 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "DefaultErrorHandler": f"{_HANDLERS} {_HANDLERS}.default_error_handler http.error_handlers",
         "ErrorHandler": f"{_HANDLERS}.error_handler http.error_handlers http.error_handlers.error_handler",
         "DefaultHttpResponseFilter": f"{_HANDLERS}.default_http_response_filter",
-        "ErrorResolution": "http.error_handlers http.error_handlers.response_models",
+        "ErrorResolution ResponseAction": "http.error_handlers http.error_handlers.response_models",
+        "SUCCESS_RESOLUTION": "http.error_handlers http.error_handlers.response_models",
         "ExponentialBackoffStrategy": f"{_BACKOFFS} {_BACKOFFS}.exponential_backoff_strategy",
         "HttpResponseFilter": f"{_HANDLERS}.http_response_filter",
         "HttpStatusErrorHandler": "http.error_handlers http.error_handlers.http_status_error_handler",
-        "ResponseAction": "http.error_handlers http.error_handlers.response_models",
         "create_fallback_error_resolution": "http.error_handlers.response_models",
-        "SUCCESS_RESOLUTION": "http.error_handlers http.error_handlers.response_models",
         "WaitTimeFromHeaderBackoffStrategy": f"{_BACKOFFS} {_BACKOFFS}.wait_time_from_header_backoff_strategy",
     },
     http_client: {
@@ -112,17 +90,13 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
     },
     models: {
         "AirbyteTracedException": "cdk cdk.utils cdk.utils.traced_exception",
-        "DefaultBackoffException": "http.exceptions",
+        "DefaultBackoffException RequestBodyException UserDefinedBackoffException": "http.exceptions",
         "FailureType": f"cdk cdk.utils.traced_exception {_MESSAGES} "
         "http.error_handlers http.error_handlers.response_models",
-        "InMemoryMessageRepository": "cdk.sources.message cdk.sources.message.repository",
-        "is_cloud_environment": "cdk.utils",
-        "MessageRepository": "cdk.sources.message cdk.sources.message.repository",
+        "InMemoryMessageRepository MessageRepository": "cdk.sources.message cdk.sources.message.repository",
         "NoopMessageRepository": "cdk.sources.message cdk.sources.message.repository",
-        "RequestBodyException": "http.exceptions",
-        "Status": _MESSAGES,
-        "SyncMode": _MESSAGES,
-        "UserDefinedBackoffException": "http.exceptions",
+        "is_cloud_environment": "cdk.utils",
+        "Status SyncMode": _MESSAGES,
     },
     http_stream: {"HttpStream": "http http.http"},
     pagination: {
@@ -147,31 +121,32 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "StreamSlicer": "declarative.stream_slicers declarative.stream_slicers.stream_slicer",
         "SubstreamPartitionRouter": f"cdk {_ROUTERS} {_ROUTERS}.substream_partition_router",
     },
-    paths: {"get": "dpath dpath.util", "values": "dpath dpath.util"},
+    paths: {"get values": "dpath dpath.util"},
     plain_types: {
-        "Config": "declarative.types cdk.sources.types",
-        "ConnectionDefinition": "declarative.types cdk.sources.types",
+        "Config ConnectionDefinition FieldPointer Record StreamSlice": "declarative.types cdk.sources.types",
+        "StreamState": "declarative.types cdk.sources.types",
         "EmptyString": "cdk.sources.types",
-        "FieldPointer": "declarative.types cdk.sources.types",
-        "Record": "declarative.types cdk.sources.types",
         "RequestInput": f"{_OPTIONS}.interpolated_request_options_provider",
         "StreamData": "cdk.sources.streams.core",
-        "StreamSlice": "declarative.types cdk.sources.types",
-        "StreamState": "declarative.types cdk.sources.types",
         "TState": "cdk cdk.sources.source",
     },
-    catalog: dict.fromkeys(_OF_CATALOGS, _MESSAGES),
-    messages: dict.fromkeys(_OF_MESSAGES, _MESSAGES),
+    catalog: {
+        "AirbyteCatalog AirbyteStream ConfiguredAirbyteCatalog ConfiguredAirbyteStream": _MESSAGES,
+        "DestinationSyncMode StreamDescriptor": _MESSAGES,
+    },
+    messages: {
+        "AirbyteConnectionStatus AirbyteLogMessage AirbyteMessage AirbyteRecordMessage": _MESSAGES,
+        "AirbyteStateMessage ConnectorSpecification Level Type": _MESSAGES,
+    },
     traces: {"AirbyteTraceMessage": _MESSAGES},
     records: {
-        "AddedFieldDefinition": "declarative.transformations.add_fields",
+        "AddedFieldDefinition ParsedAddFieldDefinition": "declarative.transformations.add_fields",
         "AddFields": "declarative.transformations declarative.transformations.add_fields",
         "ConfigTransformation": "declarative.transformations.config_transformations.config_transformation",
         "Decoder": "cdk declarative.decoders declarative.decoders.decoder",
         "DpathExtractor": "cdk declarative.extractors declarative.extractors.dpath_extractor",
         "HttpSelector": "declarative.extractors declarative.extractors.http_selector",
         "JsonDecoder": "declarative.decoders declarative.decoders.json_decoder",
-        "ParsedAddFieldDefinition": "declarative.transformations.add_fields",
         "RecordExtractor": "declarative.extractors declarative.extractors.record_extractor",
         "RecordFilter": "declarative.extractors declarative.extractors.record_filter",
         "RecordSelector": "cdk declarative.extractors declarative.extractors.record_selector",
@@ -198,8 +173,7 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "InlineSchemaLoader": "declarative.schema declarative.schema.inline_schema_loader",
         "JsonFileSchemaLoader": "declarative.schema declarative.schema.json_file_schema_loader",
         "SchemaLoader": "declarative.schema declarative.schema.schema_loader",
-        "TransformConfig": "cdk.sources.utils.transform",
-        "TypeTransformer": "cdk.sources.utils.transform",
+        "TransformConfig TypeTransformer": "cdk.sources.utils.transform",
     },
     single_use_tokens: {"DeclarativeSingleUseRefreshTokenOauth2Authenticator": "declarative.auth.oauth"},
     streams: {
@@ -211,20 +185,22 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "YamlDeclarativeSource": "declarative.yaml_declarative_source",
     },
 }
-"""Defining module -> name -> the modules that serve it, separated by spaces; each begins with a key of `_ROOTS`."""
+"""Defining module -> names -> the modules that serve them, each begins with a key of `_ROOTS`; all joined by spaces."""
 
-HOMES: Mapping[str, ModuleType] = {name: home for home, names in _SERVED.items() for name in names}
+HOMES: Mapping[str, ModuleType] = {
+    name: home for home, served in _SERVED.items() for names in served for name in names.split()
+}
 """Name -> the module that defines it."""
 
 
 def _places() -> Mapping[str, tuple[str, ...]]:
     places: dict[str, tuple[str, ...]] = {}
-    for names in _SERVED.values():
-        for name, written in names.items():
-            for spelled in written.split():
+    for served in _SERVED.values():
+        for names, modules in served.items():
+            for spelled in modules.split():
                 root, dot, rest = spelled.partition(".")
                 module = f"{_ROOTS[root]}{dot}{rest}"
-                places[module] = (*places.get(module, ()), name)
+                places[module] = (*places.get(module, ()), *names.split())
     return places
 
 

@@ -108,9 +108,7 @@ def fields_of(model: type[Struct]) -> Mapping[str, FieldShape]:
 
 def kind_of(model: type[Struct]) -> str:
     """Return the name of a model: the `type` of a component, the kind of a family, otherwise the class name."""
-    if issubclass(model, Component):
-        return model.type_name or model.__name__.removeprefix("Any")
-    return model.__name__
+    return (model.type_name or model.__name__.removeprefix("Any")) if issubclass(model, Component) else model.__name__
 
 
 def open_to_more(model: type[Struct]) -> bool:

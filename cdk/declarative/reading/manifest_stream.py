@@ -256,9 +256,7 @@ class _AirbyteStateReader(PassingReader):
 
     def _with_initial_cursor(self, state: StreamState) -> StreamState:
         """Return the state with the shared cursor as it was at the start, without the lookback of this read."""
-        if self._shared is None or WHOLE not in state.positions:
-            return state
-        return state.with_(WHOLE, self._shared)
+        return state if self._shared is None or WHOLE not in state.positions else state.with_(WHOLE, self._shared)
 
     def _complete(self, state: StreamState) -> StreamState:
         state, extra = self._with_initial_cursor(state), dict(self._extra)

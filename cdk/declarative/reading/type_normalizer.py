@@ -43,8 +43,7 @@ def normalizer(schema: JsonSchema, where: str = "") -> Callable[[list[JsonObject
 
     The function warns once for each field with a value that does not fit, and never shows the value.
     """
-    compiler = _Compiler(schema, where)
-    fields, others = compiler.root()
+    fields, others = _Compiler(schema, where).root()
     names = [name for name, *_ in fields]
 
     def normalize(records: list[JsonObject]) -> None:

@@ -157,8 +157,7 @@ def _remove(parent: JsonValue, name: str) -> None:
 
 def _index(items: list[JsonValue], name: str) -> int | None:
     """Return the list index that a name denotes; None if it denotes no existing element."""
-    digits = name.removeprefix("-")
-    if not digits.isdecimal():
+    if not name.removeprefix("-").isdecimal():
         return None
     index = int(name)
     index = index + len(items) if index < 0 else index

@@ -82,9 +82,7 @@ def migrate(manifest: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     """
     usage = _LegacyUsage()
     usage.look(manifest)
-    if not usage.old_syntax:
-        return manifest
-    return _Rewritten(parameters=usage.options).node(manifest)
+    return _Rewritten(parameters=usage.options).node(manifest) if usage.old_syntax else manifest
 
 
 def adapt(root: Node, *, old: bool = False) -> Node:
@@ -94,9 +92,7 @@ def adapt(root: Node, *, old: bool = False) -> Node:
     """
     usage = _LegacyUsage()
     usage.look(root)
-    if not (old or usage.old_types):
-        return root
-    return _Adapted().node(root)
+    return _Adapted().node(root) if old or usage.old_types else root
 
 
 class _LegacyUsage:

@@ -46,10 +46,7 @@ M = TypeVar("M", bound=Struct)
 
 
 class ManifestProblem(Struct, frozen=True):
-    """A problem at one place of a manifest.
-
-    certain: it is a reason to refuse the manifest; otherwise it is a guess.
-    """
+    """A problem at one place of a manifest. certain: it is a reason to refuse the manifest; otherwise it is a guess."""
 
     keys: Keys
     text: str
@@ -286,9 +283,7 @@ def _expected(members: Mapping[str, type[Struct]]) -> str:
     names = sorted(members)
     if not names:
         return ", and there is none"
-    if len(names) == 1:
-        return f", expected {with_article(names[0])}"
-    return f", expected one of {listed(names, _SHOWN)}"
+    return f", expected {with_article(names[0])}" if len(names) == 1 else f", expected one of {listed(names, _SHOWN)}"
 
 
 def _mismatch(shape: Shape, value: JsonValue, keys: Keys) -> ManifestProblem:

@@ -99,6 +99,4 @@ def _kit_entries(blob: Mapping[str, JsonValue], prefix: str) -> Iterator[tuple[s
 
 def shown(value: JsonValue) -> str:
     """Return a value in one line, shortened if it is long."""
-    if value is None:
-        return "nothing"
-    return cut(value if isinstance(value, str) else canonical(value), _LONGEST)
+    return "nothing" if value is None else cut(value if isinstance(value, str) else canonical(value), _LONGEST)

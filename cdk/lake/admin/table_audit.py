@@ -179,6 +179,4 @@ def _count(rows: int | None) -> str:
 def _change(rows: int | None) -> str:
     if rows is None:
         return _UNKNOWN
-    if rows == 0:
-        return "as many rows as before"
-    return f"{counted(abs(rows), 'row')} {'fewer' if rows < 0 else 'more'}"
+    return "as many rows as before" if rows == 0 else f"{counted(abs(rows), 'row')} {'fewer' if rows < 0 else 'more'}"

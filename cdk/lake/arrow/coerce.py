@@ -30,9 +30,7 @@ def coerce_value(value: object, kind: ColumnType, path: str, noted: list[Change]
             return json_string(value)
         if pa.types.is_struct(kind):
             return _struct(value, kind, path, noted)
-        if pa.types.is_list(kind):
-            return _list(value, kind, path, noted)
-        return conversion(kind).value(value)
+        return _list(value, kind, path, noted) if pa.types.is_list(kind) else conversion(kind).value(value)
     except CoercionError as error:
         noted.append(change(path, error.change, str(error), value))
         return error.instead

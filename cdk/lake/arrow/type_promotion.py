@@ -25,9 +25,7 @@ def common_type(old: pa.DataType, new: pa.DataType, *, exact: bool = False) -> p
     if pa.types.is_list(old) and pa.types.is_list(new):
         element = common_type(old.value_type, new.value_type, exact=exact)
         return element if element is None else pa.list_(element)
-    if not _readable(old):
-        return None
-    return _scalar(old, new, exact=exact) or pa.string()
+    return (_scalar(old, new, exact=exact) or pa.string()) if _readable(old) else None
 
 
 def keeps_spelling(old: ColumnType, new: ColumnType) -> bool:

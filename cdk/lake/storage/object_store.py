@@ -164,8 +164,7 @@ class ObjectStoreFolder(Folder):
 
     @property
     def _files(self) -> fs.FileSystem:
-        account = self.bucket.partition("@")[2].partition(".")[0]
-        return file_system(self._kind, account, self.options)
+        return file_system(self._kind, self.bucket.partition("@")[2].partition(".")[0], self.options)
 
     def _at(self, name: str = "") -> str:
         """Return the path of a name as pyarrow spells it: the bucket first."""

@@ -58,10 +58,7 @@ AttachToken: TypeAlias = Callable[[Request, str], Request]
 
 
 class TokenOwner(ABC):
-    """Obtains access tokens for this process and for tasks. Thread-safe.
-
-    learn: called with each token.
-    """
+    """Obtains access tokens for this process and for tasks. Thread-safe. learn: called with each token."""
 
     def __init__(self, learn: Learn, clock: Clock) -> None:
         self.learn, self.clock = learn, clock
@@ -244,9 +241,7 @@ class TokenOwner(ABC):
 
     def _state(self) -> TokenState:
         """Return the state that the run shares; outside of a run, this owner's own."""
-        if not current_run().id:
-            return self._own
-        return run_tokens().state(self.key, self._own, self._load)
+        return run_tokens().state(self.key, self._own, self._load) if current_run().id else self._own
 
     def _load(self, state: TokenState, tokens: Tokens) -> None:
         """Load the tokens that an earlier run stored into `state`."""

@@ -59,9 +59,7 @@ class Counting(DoubtsEnd):
         return request.with_body_fields(fields) if self._in_body else request.with_params(fields)
 
     def doubt(self, response: Response) -> str:
-        if self._more is not None:
-            return response.absence(*self._more)
-        return unused_next_page(response)
+        return response.absence(*self._more) if self._more is not None else unused_next_page(response)
 
 
 class PageNumber(Counting):

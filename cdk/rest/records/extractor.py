@@ -150,17 +150,13 @@ def _finder(where: tuple[str, ...]) -> Callable[[JsonValue], list[JsonValue]]:
     follow = path(*where)
 
     def find(body: JsonValue) -> list[JsonValue]:
-        if type(body) is list:
-            return each(body)
-        return _listed(follow(body))
+        return each(body) if type(body) is list else _listed(follow(body))
 
     def elements(body: list[JsonValue]) -> list[JsonValue]:
         return [value for element in body for value in _listed(follow(element))]
 
     def top(body: list[JsonValue]) -> list[JsonValue]:
-        if all(body) and set(map(type, body)) <= {dict}:
-            return body
-        return elements(body)
+        return body if all(body) and set(map(type, body)) <= {dict} else elements(body)
 
     def wild(body: list[JsonValue]) -> list[JsonValue]:
         # For a list of objects, `*` may mean the values of each object, or the objects themselves.

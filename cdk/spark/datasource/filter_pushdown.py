@@ -168,9 +168,7 @@ def _filter_type(cursor: Cursor | None, column: ColumnType | None) -> type[Value
 
 
 def _has_type(kind: type[Value], value: FieldValue) -> bool:
-    if kind is datetime:
-        return isinstance(value, datetime) and value.tzinfo is not None
-    return type(value) is int
+    return (isinstance(value, datetime) and value.tzinfo is not None) if kind is datetime else type(value) is int
 
 
 def _may_equal(partition_value: FieldValue, filter_value: FieldValue) -> bool:

@@ -51,8 +51,7 @@ class MemoryLayer:
         self.get = texts.get
 
     def sorted_from(self, key: str, *, back: bool = False) -> Iterator[tuple[str, str | None]]:
-        ordered = sorted(self.texts, reverse=back)
-        return ((each, self.texts[each]) for each in ordered if (each < key) is back)
+        return ((each, self.texts[each]) for each in sorted(self.texts, reverse=back) if (each < key) is back)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -103,8 +102,7 @@ class LayeredMap(Mapping[str, str]):
 
         The cost depends on how many the caller consumes, not on the size of the map.
         """
-        entries = _together(self.layers, key, back=back)
-        return ((each, text) for each, text in entries if text is not None)
+        return ((each, text) for each, text in _together(self.layers, key, back=back) if text is not None)
 
     def differing(self, older: "LayeredMap") -> Iterator[tuple[str, str | None, str | None]]:
         """Yield (key, old text, new text) for each key that differs from an older map, in key order.

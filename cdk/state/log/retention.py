@@ -46,8 +46,7 @@ class Retention(Struct, frozen=True):
         count = head.seq - head.first + 1
         if count > _FEW and head.seq % 2 ** (count.bit_length() - 2):
             return
-        numbers = log.store.numbers(log.key)
-        old = [seq for seq in numbers if seq < head.first]
+        old = [seq for seq in log.store.numbers(log.key) if seq < head.first]
         blobs = list(log.store.blobs(log.key))
         named = {name for record in log.history() for slot in record.slots.values() for name in slot.blobs}
         lost = [name for name in blobs if name not in named and _number(name) <= head.seq]

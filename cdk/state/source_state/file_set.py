@@ -212,8 +212,7 @@ def _by_name(file: SourceFile) -> _Key:
 
 def _by_number(file: SourceFile) -> _Key:
     # Strings and numbers alternate, so each is compared with its kind. The whole path tells `01` from `1`.
-    parts = _DIGITS.split(file.path)
-    return (*(int(part) if i % 2 else part for i, part in enumerate(parts)), -1, file.path)
+    return (*(int(part) if i % 2 else part for i, part in enumerate(_DIGITS.split(file.path))), -1, file.path)
 
 
 def _by_timestamp(file: SourceFile) -> _Key:

@@ -69,8 +69,7 @@ class HttpProbe:
         """Return what was known of a request when the run started."""
         with self._lock:
             if UNBOUND in self._before:
-                unbound = self._before.pop(UNBOUND)
-                self._before.setdefault(request, unbound)
+                self._before.setdefault(request, self._before.pop(UNBOUND))
             return self._before.get(request)
 
     def headers(self, request: str) -> Mapping[str, str]:

@@ -58,9 +58,7 @@ def read_slot(
     if value is None:
         return None
     convert = (plain or {}).get(value.kind)
-    if convert is None:
-        return kind.read(value, slot)
-    return convert(read_text(value, slot))
+    return kind.read(value, slot) if convert is None else convert(read_text(value, slot))
 
 
 def read_text(value: StateValue, path: str) -> str:

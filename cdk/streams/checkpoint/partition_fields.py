@@ -49,8 +49,7 @@ class ComparedFields:
 
 def other_types(partition: Partition) -> Iterator[Partition]:
     """The variants of a partition with values of other types: numbers as strings or as another kind, and vice versa."""
-    forms = _forms(partition.fields)
-    return (Partition(fields) for fields in islice(forms, 1, _MOST_FORMS))
+    return (Partition(fields) for fields in islice(_forms(partition.fields), 1, _MOST_FORMS))
 
 
 def _forms(value: FieldValue) -> Iterator[FieldValue]:

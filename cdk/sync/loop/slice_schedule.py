@@ -81,7 +81,12 @@ class SliceSchedule:
         if slice is None:
             return None
         if self._single and self.planned:
-            raise _several_slices(self._stream.name)
+            raise ConfigError(
+                "found several slices, expected one: if only some of them have changed, the rows of the others would "
+                "be removed from the table. Leave follow_source out, or write with append or append_dedup and without "
+                "remove_stale",
+                path=Location(keys=("streams", self._stream.name, "follow_source")),
+            )
         self.all_planned = False
         self.planned += 1
         return self._hand_out(self.planned, slice)
@@ -150,8 +155,7 @@ class SliceSchedule:
 
     def forget_missing(self, after: timedelta) -> None:
         """Forget the positions of partitions that have been missing from the source for at least `after`."""
-        now = self._stream.now().replace(microsecond=0)
-        if count := self._reader.forget_missing(now, after):
+        if count := self._reader.forget_missing(self._stream.now().replace(microsecond=0), after):
             logger.info(
                 "%s: removed %d partitions from its state that the source no longer has", self._stream.name, count
             )
@@ -159,8 +163,7 @@ class SliceSchedule:
     def state(self) -> JsonValue:
         """Return the state that covers everything read so far, in its exact wire form."""
         self._state = self._reader.get_checkpoint() or self._state
-        stream = self._stream
-        return encode(self._state, incremental=stream.incremental, exact=True)
+        return encode(self._state, incremental=self._stream.incremental, exact=True)
 
 
 def _tokens_too_short(slice: Slice, tokens: Sequence[EndedToken]) -> CredentialsError:
@@ -171,13 +174,4 @@ def _tokens_too_short(slice: Slice, tokens: Sequence[EndedToken]) -> Credentials
         "it to get there with one (according to its server the last is valid until "
         f"{tokens[-1].expires:%Y-%m-%d %H:%M:%S %Z}). Have the stream emit checkpoints, or read smaller slices; if "
         "no request is accepted, check what the login is allowed to read"
-    )
-
-
-def _several_slices(stream: str) -> ConfigError:
-    return ConfigError(
-        "found several slices, expected one: if only some of them have changed, the rows of the others would be "
-        "removed from the table. Leave follow_source out, or write with append or append_dedup and without "
-        "remove_stale",
-        path=Location(keys=("streams", stream, "follow_source")),
     )

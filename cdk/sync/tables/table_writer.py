@@ -143,9 +143,7 @@ class TableWriting:
         self._plan_undeclared(
             {field_of(known[name]): kind for name, kind in undeclared.items() if kind != known[name].type}
         )
-        if any(map(self._differs, schemas)):
-            return "the schema has changed since the interrupted sync"
-        return None
+        return "the schema has changed since the interrupted sync" if any(map(self._differs, schemas)) else None
 
     def prepare(self, saved: TableState, spread: TaskMap) -> None:
         """Add the columns that the table lacks, and rewrite its files if a column is to become wider.

@@ -243,9 +243,7 @@ def _answer(interaction: Interaction) -> Interaction:
 
 def _spread(states: Sequence[AirbyteStateMessage], most: int) -> Sequence[AirbyteStateMessage]:
     """Return at most `most` of the states, evenly spread, the last one among them."""
-    if len(states) <= most:
-        return states
-    return [states[-1 - number * len(states) // most] for number in range(most)]
+    return states if len(states) <= most else [states[-1 - number * len(states) // most] for number in range(most)]
 
 
 def sampled(

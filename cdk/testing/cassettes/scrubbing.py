@@ -39,10 +39,7 @@ _DROPPED = {"content-encoding", "content-length", "transfer-encoding", "connecti
 
 
 class Scrubber:
-    """Learns the secrets of requests and responses, and removes them from all of them.
-
-    secrets: of the config.
-    """
+    """Learns the secrets of requests and responses, and removes them from all of them. secrets: of the config."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._secrets = Secrets(secrets)

@@ -21,8 +21,7 @@ def check_resume(subject: SuiteSubject) -> None:
         first = subject.first.records_of(name)
         states = subject.states_of(name)
         befores = _records_before_states(subject, name)
-        step = max(1, len(states) // _MOST_STATES)
-        for number in range(0, len(states), step):
+        for number in range(0, len(states), max(1, len(states) // _MOST_STATES)):
             why = f"a read that resumes from state {number + 1} of {len(states)}"
             rest = subject.read(name, state=[states[number]], why=why).records_of(name)
             state: FieldValue = states[number].stream

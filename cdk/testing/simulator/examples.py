@@ -137,9 +137,7 @@ def _of_format(form: str, text: str, timestamp: datetime, chance: Random) -> str
         "hostname": f"h{number}.example.com",
         "ipv4": f"192.0.2.{number % 256}",
     }
-    if form == "uuid":
-        return str(UUID(int=chance.getrandbits(128), version=4))
-    return values.get(form, f"{text} {number}")
+    return str(UUID(int=chance.getrandbits(128), version=4)) if form == "uuid" else values.get(form, f"{text} {number}")
 
 
 def _bounds(schema: JsonSchema, low: str, high: str, usual: int) -> tuple[int, int]:

@@ -195,8 +195,7 @@ class Collection(Struct, frozen=True):
             case DatetimeCursor():
                 share = (number + world.chance(part, number, version).random()) / max(world.records, number + 1)
                 begin, end = self._times(cursor, world, version)
-                pattern = cursor.order.formats[0]
-                value = write_timestamp(begin + (end - begin) * share, pattern)
+                value = write_timestamp(begin + (end - begin) * share, cursor.order.formats[0])
             case _:
                 raise ConfigError(f"{self.name}: its cursor is a {type(cursor).__name__}, whose values are unknown")
         if "string" in kinds:

@@ -227,8 +227,7 @@ class StreamApi:
             for leaf in (*self.template.keyed, *(self.template.windowed or ()), *self.template.paged)
             if leaf[0] == "path"
         }
-        parts = path.split("/")[1:]
-        shown = ["*" if str(at) in varies else part for at, part in enumerate(parts, 1)]
+        shown = ["*" if str(at) in varies else part for at, part in enumerate(path.split("/")[1:], 1)]
         return f"{origin}://{'/'.join([host, *shown])}"
 
     def key_of(self, partition: Partition) -> str:

@@ -94,7 +94,7 @@ class Paths:
         """Bind the parameters of an operation's path; the last one that a parent has takes its values from there."""
         names, known = path_parameters(operation.path), operation.located("path")
         for index in reversed(range(len(names))):
-            before = _before(operation.path, index)
+            before = operation.path[: [match.start() for match in PARAMETER.finditer(operation.path)][index]]
             if not before.endswith("/") or (parent := self._parent(operation.path, before)) is None:
                 continue
             kind = as_string(known[names[index]].schema.get("type")) if names[index] in known else ""
@@ -156,11 +156,6 @@ class Paths:
         if plain(name) in _GENERAL and before:
             parameter = replace(parameter, name="_".join([*singular(before[-1]), name]))
         return self.field(parameter)
-
-
-def _before(path: str, index: int) -> str:
-    """Return the part of a path before its parameter number `index`."""
-    return path[: [match.start() for match in PARAMETER.finditer(path)][index]]
 
 
 def _title(parameter: Parameter) -> str:

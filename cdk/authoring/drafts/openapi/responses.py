@@ -44,8 +44,7 @@ def record_list(operation: Operation, schemas: Schemas) -> RecordList | str:
         case "array":
             return _of_items(body, schemas)
         case "object":
-            name = (segments(operation.resource_path) or [""])[-1]
-            return _in_object(body, name, schemas, ())
+            return _in_object(body, (segments(operation.resource_path) or [""])[-1], schemas, ())
         case kind:
             return (
                 f"the response is {'of an unknown type' if kind is None else f'a {kind}'}, expected a list of objects"

@@ -296,9 +296,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
 
     def token_has_expired(self) -> bool:
         """Whether a new token is needed, because there is no token or it has expired."""
-        if not self._held:
-            return True
-        return self._expires is not None and runtime().clock() >= self._expires
+        return not self._held or (self._expires is not None and runtime().clock() >= self._expires)
 
     def get_token_expiry_date(self) -> datetime | None:
         return self._expires

@@ -133,6 +133,4 @@ class _Once:
 
     def judge(self, outcome: Response | CdkError, attempt: int) -> Verdict:
         verdict = self._handler.judge(outcome, attempt)
-        if verdict.action not in _RETRIES:
-            return verdict
-        return fail(final_error(Outcome(verdict.action), outcome))
+        return fail(final_error(Outcome(verdict.action), outcome)) if verdict.action in _RETRIES else verdict

@@ -277,8 +277,7 @@ class HttpRequester(Requester):
         next_page_token: Token | None = None,
         extra_body_data: Mapping[str, JsonValue] | str | None = None,
     ) -> Mapping[str, JsonValue] | str | None:
-        arguments = _arguments(stream_state, stream_slice, next_page_token)
-        form = self.get_request_body_data(**arguments)
+        form = self.get_request_body_data(**_arguments(stream_state, stream_slice, next_page_token))
         if isinstance(extra_body_data, str):
             return extra_body_data
         return {**form, **(extra_body_data or {})} if isinstance(form, Mapping) else form

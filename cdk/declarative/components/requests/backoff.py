@@ -164,9 +164,7 @@ class WaitTimeFromResponse(AnyBackoffStrategy):
             except ManifestError:
                 # Only some responses have what the expression looks for.
                 return None
-            if seconds is None or seconds <= 0:
-                return None
-            return bounded(seconds, longest, outcome)
+            return None if seconds is None or seconds <= 0 else bounded(seconds, longest, outcome)
 
         return wait
 

@@ -151,8 +151,7 @@ class _HttpRequester:
         if self._parameter is not None:
             draft.params[self._parameter] = ",".join(cast("Sequence[str]", names[PROPERTIES]))
         if self._headers is not None:
-            headers = self._headers.value(names)
-            draft.headers.update({name: str(value) for name, value in headers.items()})
+            draft.headers.update({name: str(value) for name, value in self._headers.value(names).items()})
         if self._fill is not None:
             self._fill(draft, names)
         return draft

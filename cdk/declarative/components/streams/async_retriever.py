@@ -209,8 +209,7 @@ class _Api:
 
     def create(self, slice: Slice) -> Response:
         self._warn(self._unsent)
-        draft = self._create.draft(self._names(slice, {}))
-        return self._create.client.send(draft.request())
+        return self._create.client.send(self._create.draft(self._names(slice, {})).request())
 
     def status(self, job: Job) -> Status:
         response = self._send(self._poll, job)

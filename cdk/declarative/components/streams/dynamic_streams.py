@@ -227,8 +227,7 @@ class DynamicDeclarativeStream(Component, kw_only=True):
 
     def streams(self, ctx: BuildContext) -> Iterator[DeclaredStream]:
         """Yield the streams for the config. Raises ManifestError: when a copy of the template is not a valid stream."""
-        copies = self.components_resolver.build(ctx)
-        for blob in copies(self.stream_template):
+        for blob in self.components_resolver.build(ctx)(self.stream_template):
             document = propagate(
                 {"type": "DeclarativeStream", **blob}, inherited=self.parameters, parent_wins=self.use_parent_parameters
             )

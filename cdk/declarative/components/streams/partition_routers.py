@@ -148,8 +148,7 @@ class _Parent:
         self.field = ctx.expression(config, "partition_field").text()
         self.option, self.put = config.request_option, put_at(config.request_option, ctx)
         self.followed = [self.stream] if config.incremental_dependency else []
-        key = ctx.expression(config, "parent_key").text()
-        self._key = key.strip("/").split("/")
+        self._key = ctx.expression(config, "parent_key").text().strip("/").split("/")
         self._value: Extract = path(*self._key)
         self._name = ctx.stream
         self._extra = [(".".join(names), path(*names)) for names in config.extra_fields or ()]
