@@ -914,17 +914,17 @@ BUGS = [
     ),
     Bug(
         "a query resumes only from what is its stream's",
-        "spark/datasource/offsets",
+        "spark/datasource/streaming",
         'if (name := offset["stream"]) != stream.name:',
         'if not (name := offset["stream"]):',
-        "tests/spark/datasource/test_offsets.py",
+        "tests/spark/datasource/test_streaming.py",
     ),
     Bug(
         "a query reads nothing again where the source names its partitions anew",
         "spark/datasource/streaming",
         "if self._reader.mismatch:",
         "if False:",
-        "tests/spark/datasource/test_offsets.py",
+        "tests/spark/datasource/test_streaming.py",
     ),
     Bug(
         "a filter on a column that holds a secret partition skips no row of it",
@@ -1332,7 +1332,7 @@ BUGS = [
     ),
     Bug(
         "a column that only a file has is ignored where the file is written again",
-        "lake/parquet/rewrite",
+        "lake/parquet/table_rows",
         "file.partition, self.schema, self.schema.names)",
         "file.partition, self.schema)",
         "tests/lake/parquet/test_merge.py",
@@ -2342,11 +2342,11 @@ BUGS = [
     ),
     Bug(
         "a spec beside the manifest is its spec",
-        "declarative/spec_file",
+        "declarative/source",
         "return _spec(files[0]) if files",
         "return None if files",
     ),
-    Bug("one spec file is enough", "declarative/spec_file", "len(files) > 1", "len(files) > 2"),
+    Bug("one spec file is enough", "declarative/source", "len(files) > 1", "len(files) > 2"),
     Bug(
         "a shared schema is resolved",
         "declarative/reading/schema_file",
@@ -4076,7 +4076,7 @@ BUGS = [
     ),
     Bug(
         "rows that a merge rewrites do not prove that it was not undone",
-        "lake/parquet/rewrite",
+        "lake/parquet/table_rows",
         "self.partition_by, new=new)",
         "self.partition_by, new=True)",
         "tests/lake/parquet/test_merge.py",

@@ -35,8 +35,8 @@ from cdk.rest.http.origin import origin
 from cdk.rest.tracing import Exchange, tracing
 from cdk.spark.cluster.java_home import java_home
 from cdk.spark.cluster.spark_versions import VERSIONS, installed_version, version_of
-from cdk.state.stores.key import StateKey
 from cdk.state.stores.opening import open_store
+from cdk.state.stores.protocol import StateKey
 from cdk.streams.source import Source
 from cdk.sync.settings.pipeline_file import Pipeline, TargetOptions
 from cdk.sync.settings.stream_plan import check_apart, plan_streams

@@ -1,5 +1,6 @@
-"""The entry point of the command line: registers the commands and runs them."""
+"""The entry point of the command line: registers the commands and runs them, and has shells complete them."""
 
+import os
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
@@ -8,14 +9,42 @@ from pathlib import Path
 from typing import Any, cast
 
 import click
+from click.shell_completion import get_completion_class, shell_complete
 
 from cdk.base.errors import CdkError, ConnectorExit
 from cdk.cli import later_commands
-from cdk.cli.authoring.completion import completed, completion
 from cdk.cli.options import pipeline_path
 from cdk.cli.protocol.read import read
 from cdk.cli.protocol.source_commands import check, discover, spec
 from cdk.streams.source import Source
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> int:
+    """Print the script that completes commands and options in a SHELL.
+
+    In ~/.bashrc: eval "$(spark-cdk completion bash)".
+    """
+    root = ctx.find_root()
+    name = root.info_name or ""
+    script = get_completion_class(shell)
+    assert script is not None
+    click.echo(script(root.command, {}, name, _variable(name)).source())
+    return 0
+
+
+def completed(app: click.Group, name: str) -> int | None:
+    """Run the completion that a shell requests by an environment variable; return its exit code, None without one."""
+    instruction = os.environ.get(_variable(name))
+    return None if instruction is None else shell_complete(app, {}, name, _variable(name), instruction)
+
+
+def _variable(name: str) -> str:
+    return f"_{name.replace('-', '_')}_COMPLETE".upper()
 
 
 class LazyCommand(click.Command):

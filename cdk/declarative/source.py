@@ -1,4 +1,4 @@
-"""ManifestSource: a connector defined by a manifest."""
+"""ManifestSource: a connector defined by a manifest, with the spec beside it if the manifest has none of its own."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -10,25 +10,59 @@ from typing import cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cdk.base.errors import ManifestError
+from cdk.base.documents import read_document
+from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.logs import FirstWarning
 from cdk.base.run import current_run
 from cdk.base.secret_masking import Secrets, secret_values
-from cdk.base.values import JsonObject, JsonSchema, JsonValue, canonical, from_json, to_json
+from cdk.base.values import JsonObject, JsonSchema, JsonValue, as_object, canonical, from_json, to_json
 from cdk.declarative.components.records.config_normalization import ConfigRules
 from cdk.declarative.components.streams.dynamic_streams import streams_of_copy
 from cdk.declarative.components.streams.partition_routers import ParentStreamConfig
-from cdk.declarative.components.streams.source import DeclarativeSource
+from cdk.declarative.components.streams.source import DeclarativeSource, Spec
 from cdk.declarative.components.streams.streams import DeclarativeStream
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, CustomCode, Runtime
 from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.named_hosts import credential_scope
-from cdk.declarative.spec_file import spec_beside
 from cdk.declarative.syntax.json_edit import set_at
 from cdk.streams.source import NO_CONFIG, Source, connector_name
 from cdk.streams.stream import Stream
+
+_NAMES = ("spec.yaml", "spec.json")
+
+
+def spec_beside(folder: Path) -> Spec | None:
+    """Return the spec from a file in this folder; None if there is no such file.
+
+    Raises ManifestError: when both files exist, or a file is not a spec as the protocol defines it.
+    Airbyte: the same. Manifests without a spec rely on it: fields that it marks as secret are masked.
+    """
+    files = [file for name in _NAMES if (file := folder / name).is_file()]
+    if len(files) > 1:
+        raise ManifestError(f"found {' and '.join(_NAMES)}, expected one of them; remove the other", path=str(folder))
+    return _spec(files[0]) if files else None
+
+
+def _spec(file: Path) -> Spec:
+    try:
+        fields = as_object(read_document(file))
+    except ConfigError as error:
+        raise ManifestError.of(error) from error
+    schema, auth = fields.get("connectionSpecification"), fields.get("advanced_auth")
+    url = fields.get("documentationUrl")
+    if not isinstance(schema, dict):
+        raise ManifestError(
+            "expected an object with `connectionSpecification`, the schema of the config", path=str(file)
+        )
+    # Not validated: a platform gets the credentials of a spec file as they are written, without defaults of manifests.
+    return Spec(
+        connection_specification=schema,
+        documentation_url=None if url is None else str(url),
+        advanced_auth=auth if isinstance(auth, dict) else None,
+    )
+
 
 _RESERVED = "__airbyte"
 

@@ -12,10 +12,9 @@ from cdk.base.first_use import lazy_names
 if TYPE_CHECKING:  # at run time few programs need them
     from cdk.state.bookmarks import StateData, StateStore
     from cdk.state.handlers.intervals import Interval
-    from cdk.state.handlers.options import StatefulOptions
     from cdk.state.handlers.redundant import Planned, RedundantRunSkipHandler
     from cdk.state.handlers.removal_guards import RemovalRefused
-    from cdk.state.handlers.run import StatefulRun, stateful_run
+    from cdk.state.handlers.run import StatefulOptions, StatefulRun, stateful_run
     from cdk.state.handlers.stale import EntitySink, ScopeReport, StaleEntityRemovalHandler
     from cdk.state.log.record import Slot, StateRecord
     from cdk.state.log.retention import Retention
@@ -38,9 +37,8 @@ if TYPE_CHECKING:  # at run time few programs need them
         to_odf,
     )
     from cdk.state.source_state.validators import Validators, as_odf
-    from cdk.state.stores.key import StateKey
     from cdk.state.stores.opening import open_store
-    from cdk.state.stores.protocol import LogStore
+    from cdk.state.stores.protocol import LogStore, StateKey
 
 __all__ = [
     "ETAG",

@@ -24,8 +24,8 @@ from cdk.state.log.retention import Retention
 from cdk.state.log.session import Mode, StateSession
 from cdk.state.log.slot_value import Kind
 from cdk.state.log.state_log import StateLog
-from cdk.state.stores.key import STATE_NAME, StateKey
 from cdk.state.stores.opening import open_objects
+from cdk.state.stores.protocol import STATE_NAME, StateKey
 
 _KIND = Kind("cdk/bookmark")
 _USE = "bookmark:"

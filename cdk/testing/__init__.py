@@ -10,13 +10,12 @@ from cdk.base.first_use import lazy_names
 if TYPE_CHECKING:  # importing them at run time would import the engine
     from cdk.protocol.catalog import SyncMode
     from cdk.testing.cassettes.replay import Cassette, Unrecorded
-    from cdk.testing.conformance.finding import Nonconforming
     from cdk.testing.conformance.hostile_world import HostileWorld
+    from cdk.testing.conformance.subject import Nonconforming
     from cdk.testing.conformance.suite import ConnectorSuite, SparkConnectorSuite
     from cdk.testing.mock_api import MockApi
-    from cdk.testing.read_result import ReadResult
     from cdk.testing.routes import Route, UnexpectedRequest
-    from cdk.testing.run import read
+    from cdk.testing.run import ReadResult, read
     from cdk.testing.simulation import MockClock, simulated
     from cdk.testing.simulator.records import World
     from cdk.testing.simulator.simulator import Simulator

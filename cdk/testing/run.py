@@ -1,4 +1,4 @@
-"""read: reads streams with the real engine and returns the outcome."""
+"""read: reads streams with the real engine; ReadResult: the outcome, for assertions in tests."""
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -7,13 +7,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
 
+from msgspec import Struct, convert, field
+
 from cdk import sources
 from cdk.base.errors import CatalogError, CdkError
 from cdk.base.logs import log_records, warnings_in
 from cdk.base.process.concurrency import Learned
 from cdk.base.run import one_run
 from cdk.base.secret_masking import Secrets, secret_values
-from cdk.base.values import FieldValue, from_json
+from cdk.base.values import FieldValue, JsonSchema, dotted, from_json
 from cdk.base.wording import did_you_mean
 from cdk.engine.checkpoint_throttle import MAX_STATE_INTERVAL
 from cdk.engine.executors import Threads, serial
@@ -29,12 +31,65 @@ from cdk.protocol.messages import AirbyteStateMessage
 from cdk.rest import Transport
 from cdk.sources.config import prepared_config
 from cdk.sources.discovery import find_source, source_of
+from cdk.sources.schema_check import mismatches
 from cdk.state.log.value_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager
 from cdk.streams.source import Events, Source
 from cdk.streams.stream import Stream
-from cdk.testing.read_result import ReadResult
 from cdk.testing.simulation import MockClock, simulated
+
+
+class ReadResult(Struct):
+    """The output of a read, in order.
+
+    messages: every protocol message, as JSON. logs: lines of the kit's log, secrets masked. warnings: what users should
+    know about the data, such as records that may be missing. schemas: the schema of each stream, by name. config: the
+    config as the read changed it, for example with a new refresh token; None if unchanged. error: why the read failed.
+    """
+
+    messages: list[FieldValue] = field(default_factory=list)
+    logs: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    schemas: dict[str, JsonSchema] = field(default_factory=dict)
+    config: Mapping[str, FieldValue] | None = None
+    error: CdkError | None = None
+
+    @property
+    def records(self) -> list[FieldValue]:
+        """The data of all records."""
+        return [m["record"]["data"] for m in self.messages if m["type"] == "RECORD"]
+
+    def records_of(self, stream: str) -> list[FieldValue]:
+        """The data of the records of one stream."""
+        return [m["record"]["data"] for m in self.messages if m["type"] == "RECORD" and m["record"]["stream"] == stream]
+
+    @property
+    def states(self) -> list[FieldValue]:
+        """The stream state in each state message."""
+        return [m["state"]["stream"]["stream_state"] for m in self.messages if m["type"] == "STATE"]
+
+    @property
+    def statuses(self) -> list[str]:
+        """The stream statuses, in order: STARTED, RUNNING, COMPLETE or INCOMPLETE."""
+        traces = [m["trace"] for m in self.messages if m["type"] == "TRACE"]
+        return [trace["stream_status"]["status"] for trace in traces if trace["type"] == "STREAM_STATUS"]
+
+    @property
+    def state_messages(self) -> list[AirbyteStateMessage]:
+        """The last state message of each stream; pass them to the next read as its `state`."""
+        messages = [convert(m["state"], AirbyteStateMessage) for m in self.messages if m["type"] == "STATE"]
+        return list({state.stream.stream_descriptor: state for state in messages if state.stream is not None}.values())
+
+    @property
+    def schema_errors(self) -> list[str]:
+        """Where records violate the schema of their stream: one line for each place."""
+        return [
+            f"{name}, record {number}, {dotted(keys)}: {text}"
+            for name, schema in self.schemas.items()
+            for number, record in enumerate(self.records_of(name), 1)
+            for keys, text in mismatches(record, schema)
+        ]
+
 
 Connector: TypeAlias = Source | type[Source] | Path | str
 
@@ -80,17 +135,7 @@ def read(
             _check_states(manager, streams, alone=isinstance(source, Stream))
             run_read(
                 streams,
-                ConfiguredAirbyteCatalog(
-                    streams=[
-                        ConfiguredAirbyteStream(
-                            stream=AirbyteStream(
-                                name=stream.name, namespace=stream.namespace, json_schema=dict(stream.json_schema())
-                            ),
-                            sync_mode=mode or (SyncMode.INCREMENTAL if stream.incremental else SyncMode.FULL_REFRESH),
-                        )
-                        for stream in chosen
-                    ]
-                ),
+                _catalog(chosen, mode),
                 manager,
                 lambda lines: result.messages.extend(from_json(line) for line in lines.splitlines()),
                 execute=serial if concurrency == 1 else Threads(concurrency, Learned(concurrency)),
@@ -100,6 +145,20 @@ def read(
             )
     result.warnings = [secrets.mask(text) for text in result.warnings]
     return result
+
+
+def _catalog(streams: Sequence[Stream], mode: SyncMode | None) -> ConfiguredAirbyteCatalog:
+    return ConfiguredAirbyteCatalog(
+        streams=[
+            ConfiguredAirbyteStream(
+                stream=AirbyteStream(
+                    name=stream.name, namespace=stream.namespace, json_schema=dict(stream.json_schema())
+                ),
+                sync_mode=mode or (SyncMode.INCREMENTAL if stream.incremental else SyncMode.FULL_REFRESH),
+            )
+            for stream in streams
+        ]
+    )
 
 
 def _messages(state: Iterable[AirbyteStateMessage]) -> Sequence[AirbyteStateMessage]:

@@ -9,7 +9,7 @@ from cdk.base.values import JsonValue
 from cdk.rest import Request
 from cdk.testing.mock_api import MockApi
 from cdk.testing.plugin import UPDATE
-from cdk.testing.read_result import ReadResult
+from cdk.testing.run import ReadResult
 
 
 def assert_snapshot(path: Path, run: ReadResult, api: MockApi | None = None) -> None:

@@ -15,13 +15,13 @@ from cdk.base.task_map import run_inline
 from cdk.cli.pipeline_from_file import file_pipeline
 from cdk.cli.protocol.source_events import ProtocolEvents
 from cdk.cli.sync.pipeline_from_options import GivenOptions, given_pipeline
-from cdk.compat.airbyte_code import AirbyteCode
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.rest import Request, Response
 from cdk.rest.http.messages import Headers
 from cdk.sources.config_file import ConfigEvents
+from cdk.sources.manifests import AirbyteCode
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline, TargetOptions
 from cdk.sync.tasks.workers import Workers

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cdk.base.values import Json
-from cdk.compat.airbyte_code import airbyte_code
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
+from cdk.sources.manifests import airbyte_code
 from cdk.testing.mock_api import MockApi
 
 URL = "https://api.example.com"

@@ -5,11 +5,11 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 from cdk.base.values import to_json
-from cdk.compat.airbyte_code import airbyte_code
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.rest import HttpTransport
+from cdk.sources.manifests import airbyte_code
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, SparkOptions, StreamOptions, TargetOptions
 from tests.compat.sources import manifest

@@ -20,7 +20,7 @@ import cdk.rest
 import cdk.testing
 from cdk import StateConflict
 from cdk.cli import app
-from cdk.cli.authoring.completion import completion
+from cdk.cli.app import completion
 from cdk.lake.arrow.columns import table_schema
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from cdk import CredentialsError, Json
-from cdk.compat.airbyte_code import AirbyteCode
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.rest import HttpTransport
+from cdk.sources.manifests import AirbyteCode
 from cdk.sync.reports.run_report import SyncResult
 from tests.spark.datasource.test_tokens import Frame
 from tests.spark.single_use import FIRST, FOUR, Login, config, manifest, run, serving

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from cdk.base.secret_masking import Secrets
-from cdk.spark.datasource.offsets import Offset
 from cdk.spark.datasource.open_stream import OpenStream
-from cdk.spark.datasource.streaming import StreamReader
+from cdk.spark.datasource.streaming import Offset, StreamReader
 from cdk.spark.datasource.task_reader import TaskReader
 from cdk.state.stream_state import StreamState
 from tests.worlds.manifest_api import UNITS, Api, Plan, source

@@ -32,9 +32,8 @@ from cdk import (
 )
 from cdk.base.secret_masking import SecretMarks, Secrets
 from cdk.spark.datasource.filter_pushdown import BatchReader, PushdownReader
-from cdk.spark.datasource.offsets import Offset
 from cdk.spark.datasource.open_stream import OpenStream
-from cdk.spark.datasource.streaming import StreamReader
+from cdk.spark.datasource.streaming import Offset, StreamReader
 from cdk.spark.datasource.task_reader import TaskReader
 from tests.samples import DAY0, moment
 

@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cdk.base.values import to_json
+from cdk.lake.admin.commit_log import CommitSums, OlderRuns, Run, runs_of
 from cdk.lake.admin.locate import StreamLocation
-from cdk.lake.admin.runs import CommitSums, OlderRuns, Run, runs_of
 from cdk.lake.delta.receipt import Receipt
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.run_lock import unfinished_sync

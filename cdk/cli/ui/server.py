@@ -45,8 +45,8 @@ from cdk.cli.ui.folder_files import folder_files
 from cdk.cli.ui.heat_map import heat_map
 from cdk.cli.ui.timeline import timeline, what
 from cdk.cli.workspace import Workspace, masked, shown_error
+from cdk.lake.admin.commit_log import OlderRuns
 from cdk.lake.admin.locate import StreamLocation
-from cdk.lake.admin.runs import OlderRuns
 from cdk.streams.source import named_stream
 from cdk.sync.reports.run_history import RunHistory
 

@@ -14,7 +14,6 @@ from cdk.base.errors import StateError
 from cdk.base.task_map import run_inline
 from cdk.lake.delta.receipt import RECEIPT, Receipt, row_count
 from cdk.lake.delta.table_guard import Use, guard_of
-from cdk.lake.parquet.rewrite import TableLayout, small_file_groups
 from cdk.lake.parquet.table_files import (
     TableFile,
     bounded_columns,
@@ -24,6 +23,7 @@ from cdk.lake.parquet.table_files import (
     logged_files,
     total_rows,
 )
+from cdk.lake.parquet.table_rows import TableLayout, small_file_groups
 from cdk.lake.storage.folder import Folder
 
 

@@ -21,7 +21,6 @@ from cdk.lake.arrow.type_promotion import leaves
 from cdk.lake.delta.compaction import join_small_files
 from cdk.lake.delta.table_guard import Guard, guard_of, open_newest
 from cdk.lake.parquet.partitioning import check_columns, check_same
-from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import (
     FilledColumns,
     LoggedFile,
@@ -34,7 +33,7 @@ from cdk.lake.parquet.table_files import (
     oldest,
     total_rows,
 )
-from cdk.lake.parquet.table_rows import without_encoding
+from cdk.lake.parquet.table_rows import TableLayout, without_encoding
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder, as_folder
 

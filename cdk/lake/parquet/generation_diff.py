@@ -20,8 +20,8 @@ from cdk.base.task_map import TaskMap
 from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.arrow.columns import DELETED_AT, GENERATION, TIMESTAMP_UTC
 from cdk.lake.parquet.dedup import deletion_mask
-from cdk.lake.parquet.rewrite import TableLayout, flat
 from cdk.lake.parquet.table_files import TableFile
+from cdk.lake.parquet.table_rows import TableLayout, flat
 from cdk.lake.parquet.writer import DataFile
 
 _HASH_BITS = 64

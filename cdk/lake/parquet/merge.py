@@ -29,9 +29,8 @@ from cdk.lake.arrow.columns import OWN_COLUMNS
 from cdk.lake.parquet.dedup import DELETED, FILE, KEYLESS_ID, NUMBER, ROW, Identity, keyed, latest_rows, superseded
 from cdk.lake.parquet.keyless_rows import HIDDEN, NULL
 from cdk.lake.parquet.partitioning import PartitionValues
-from cdk.lake.parquet.rewrite import TableLayout, flat
 from cdk.lake.parquet.table_files import TableFile
-from cdk.lake.parquet.table_rows import read_rows
+from cdk.lake.parquet.table_rows import TableLayout, flat, read_rows
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 

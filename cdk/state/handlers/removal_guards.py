@@ -5,7 +5,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from cdk.base.errors import StateError
-from cdk.state.handlers.options import StatefulOptions
+from cdk.state.handlers.run import StatefulOptions
 
 _OFF = 100.0
 

@@ -28,8 +28,7 @@ from cdk.state.layers.layered_map import Texts, joined
 from cdk.state.log.canonical_json import loads_canonical
 from cdk.state.log.record import Slot
 from cdk.state.log.slot_value import Frozen, StateValue, value_digest
-from cdk.state.stores.key import StateKey
-from cdk.state.stores.protocol import LogStore
+from cdk.state.stores.protocol import LogStore, StateKey
 
 INLINE = 16 * 1024
 """Maximum bytes of a text in a record; longer ones become blobs."""

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from cdk.base.errors import BadState
 from cdk.base.values import JsonObject, JsonValue, Stored, canonical
 from cdk.state.log.canonical_json import digest, dumps_canonical, loads_canonical
-from cdk.state.stores.key import StateKey
+from cdk.state.stores.protocol import StateKey
 
 FORMAT = "spark-cdk-state/1"
 

@@ -11,8 +11,7 @@ from cdk.state.log.canonical_json import dumps_canonical
 from cdk.state.log.record import RecordStatus, Slot, StateRecord, read_record
 from cdk.state.log.slot_value import Frozen, StateValue
 from cdk.state.log.value_check import ValueCheck
-from cdk.state.stores.key import StateKey
-from cdk.state.stores.protocol import LogStore
+from cdk.state.stores.protocol import LogStore, StateKey
 
 _TRIES = 3
 

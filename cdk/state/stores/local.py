@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from cdk.base.errors import ConfigError, StateConflict, TransientError
 from cdk.base.process.durable_files import sync_to_disk, write_new
-from cdk.state.stores.key import StateKey
 from cdk.state.stores.objects import ObjectStore
+from cdk.state.stores.protocol import StateKey
 
 _FILE, _FOLDER = 0o600, 0o700
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}

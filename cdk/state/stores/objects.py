@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from uuid import uuid4
 
 from cdk.base.errors import ConfigError
-from cdk.state.stores.key import StateKey
+from cdk.state.stores.protocol import StateKey
 
 _PROBE = "_probe"
 

@@ -1,10 +1,41 @@
-"""LogStore: the interface of stores for logs, a plug point; `tests/contract/test_state_stores.py` tests every store."""
+"""LogStore: the interface of stores for logs, and StateKey, the pipeline that a log belongs to.
 
+A store is a plug point; `tests/contract/test_state_stores.py` tests every store.
+"""
+
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from cdk.state.stores.key import StateKey
+from msgspec import Struct
+
+from cdk.base.errors import ConfigError
+
+STATE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
+"""Matches names that stores can use in paths."""
+
+
+class StateKey(Struct, frozen=True, order=True):
+    """The identity of a log: a pipeline's name inside a namespace. Set by a person, never generated.
+
+    Both are 1 to 200 letters, digits, `.`, `_` and `-`, not starting with a dot, because stores use them in paths.
+    Raises ConfigError: when one of them is anything else.
+    """
+
+    pipeline: str
+    namespace: str = "default"
+
+    def __post_init__(self) -> None:
+        for what, name in (("namespace", self.namespace), ("pipeline", self.pipeline)):
+            if not STATE_NAME.fullmatch(name):
+                raise ConfigError(
+                    f"found the {what} {name!r}, expected 1 to 200 letters, digits, '.', '_' and '-', no '.' first",
+                    path="state",
+                )
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.pipeline}"
 
 
 class LogStore(Protocol):

@@ -18,7 +18,7 @@ from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError, InterfaceE
 from sqlalchemy.schema import CreateTable
 
 from cdk.base.errors import CdkError, ConfigError, TransientError
-from cdk.state.stores.key import StateKey
+from cdk.state.stores.protocol import StateKey
 
 _BUSY = 30
 """Seconds that SQLite waits for another writer."""

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from cdk.base.times.duration_field import DurationField
-from cdk.state.handlers.options import StatefulOptions
+from cdk.state.handlers.run import StatefulOptions
 
 
 class RemoveStaleOptions(BaseModel):

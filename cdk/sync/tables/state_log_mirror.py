@@ -24,8 +24,8 @@ from cdk.state.log.slot_value import Kind, PackedMap, StateValue
 from cdk.state.log.state_log import StateLog
 from cdk.state.log.value_check import ValueCheck
 from cdk.state.stored_positions import insert_entries, split_entries
-from cdk.state.stores.key import StateKey
 from cdk.state.stores.opening import open_store
+from cdk.state.stores.protocol import StateKey
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_plan import StreamPlan
 

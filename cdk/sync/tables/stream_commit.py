@@ -23,8 +23,8 @@ from cdk.lake.parquet.table_files import NO_COLUMNS
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 from cdk.state.handlers import removal_guards as guards
-from cdk.state.handlers.options import StatefulOptions
 from cdk.state.handlers.removal_guards import RemovalRefused
+from cdk.state.handlers.run import StatefulOptions
 from cdk.sync.reports.counts import StaleCount
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tables.conditional_state import ConditionalState, FollowSettings, ReadCondition, foreign_source_state

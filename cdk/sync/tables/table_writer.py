@@ -24,9 +24,8 @@ from cdk.lake.delta.pinned_table import FilesMissing
 from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, MODES, WriteMode, WriteModeSetup
-from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import damaged_files
-from cdk.lake.parquet.table_rows import schema_of
+from cdk.lake.parquet.table_rows import TableLayout, schema_of
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 from cdk.state.wire import state_of

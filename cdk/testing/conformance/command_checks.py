@@ -5,9 +5,8 @@ from itertools import product
 
 from cdk.base.values import FieldValue, to_json
 from cdk.testing.conformance.faults import Failing
-from cdk.testing.conformance.finding import Nonconforming
 from cdk.testing.conformance.resume_checks import compare
-from cdk.testing.conformance.subject import CommandResult, SuiteSubject
+from cdk.testing.conformance.subject import CommandResult, Nonconforming, SuiteSubject
 
 __tracebackhide__ = True  # see `cdk.testing.conformance.subject`
 

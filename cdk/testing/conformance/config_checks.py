@@ -9,8 +9,7 @@ from cdk.base.secret_names import looks_secret
 from cdk.base.values import FieldValue, JsonSchema, as_list, as_object, branches_of, properties_of
 from cdk.sources.config import prepared_config
 from cdk.testing.conformance.faults import Failing
-from cdk.testing.conformance.finding import Nonconforming
-from cdk.testing.conformance.subject import CommandResult, SuiteSubject
+from cdk.testing.conformance.subject import CommandResult, Nonconforming, SuiteSubject
 
 __tracebackhide__ = True  # see `cdk.testing.conformance.subject`
 

@@ -14,10 +14,8 @@ from cdk.rest.http.transport import Offline
 from cdk.streams.datetime_cursor import DatetimeCursor
 from cdk.streams.source import Source
 from cdk.testing.conformance.faults import Failing
-from cdk.testing.conformance.finding import Nonconforming, listed_json
-from cdk.testing.conformance.subject import SuiteSubject
-from cdk.testing.read_result import ReadResult
-from cdk.testing.run import Connector, connector, read
+from cdk.testing.conformance.subject import Nonconforming, SuiteSubject, listed_json
+from cdk.testing.run import Connector, ReadResult, connector, read
 from cdk.testing.simulation import MockClock
 
 

@@ -13,8 +13,7 @@ from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
 from cdk.streams.order import NaturalOrder
 from cdk.streams.stream import Stream
-from cdk.testing.conformance.finding import Nonconforming, listed_json
-from cdk.testing.conformance.subject import SuiteSubject
+from cdk.testing.conformance.subject import Nonconforming, SuiteSubject, listed_json
 
 __tracebackhide__ = True  # see `cdk.testing.conformance.subject`
 

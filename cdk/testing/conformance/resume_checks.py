@@ -6,8 +6,7 @@ from copy import copy
 
 from cdk.base.values import FieldValue, canonical
 from cdk.testing.conformance.faults import Overlapping
-from cdk.testing.conformance.finding import Nonconforming
-from cdk.testing.conformance.subject import SuiteSubject, Unanswered
+from cdk.testing.conformance.subject import Nonconforming, SuiteSubject, Unanswered
 
 __tracebackhide__ = True  # see `cdk.testing.conformance.subject`
 

@@ -1,4 +1,4 @@
-"""SuiteSubject: a connector under test, with what is needed to run it repeatedly under the same conditions."""
+"""SuiteSubject: a connector under test, run repeatedly under the same conditions; Nonconforming: what it does wrong."""
 
 import os
 import sys
@@ -13,7 +13,8 @@ from msgspec import Struct, convert, field
 
 from cdk.base.secret_masking import Secrets, secret_values, spellings
 from cdk.base.times.clock import system_clock
-from cdk.base.values import FieldValue, JsonObject, from_json, to_json
+from cdk.base.values import FieldValue, JsonObject, JsonValue, from_json, to_json
+from cdk.base.wording import listed
 from cdk.protocol.messages import AirbyteStateMessage
 from cdk.rest import Transport
 from cdk.sources.config import prepared_config
@@ -21,11 +22,25 @@ from cdk.streams.source import Source
 from cdk.streams.stream import Stream
 from cdk.testing.cassettes.replay import Unrecorded
 from cdk.testing.conformance.faults import Network
-from cdk.testing.conformance.finding import Nonconforming
-from cdk.testing.read_result import ReadResult
 from cdk.testing.routes import UnexpectedRequest
-from cdk.testing.run import read
+from cdk.testing.run import ReadResult, read
 from cdk.testing.simulation import MockClock, simulated
+
+_SHOWN = 5
+
+
+class Nonconforming(AssertionError):
+    """Raised when a connector does something that no connector may do."""
+
+    def __init__(self, problem: str, *, where: str, expected: str, advice: str) -> None:
+        """Build the message from the problem, its place, what was expected and what to do."""
+        super().__init__(f"{problem}\n  where:    {where}\n  expected: {expected}\n  do this:  {advice}")
+
+
+def listed_json(values: Sequence[JsonValue]) -> str:
+    """Return the first few values as JSON, and how many more there are."""
+    return listed(values, _SHOWN, lambda value: to_json(value).decode()[:200])
+
 
 __tracebackhide__ = True
 """The text of the error says what is wrong, so pytest does not show the code of the suite."""

@@ -16,9 +16,8 @@ from cdk.streams.stream import Stream, full_name
 from cdk.sync.tasks.workers import Workers, WorkerSource
 from cdk.testing.cassettes.recording import Recorder
 from cdk.testing.cassettes.replay import Cassette
-from cdk.testing.conformance.finding import Nonconforming
 from cdk.testing.conformance.resume_checks import difference
-from cdk.testing.conformance.subject import SuiteSubject
+from cdk.testing.conformance.subject import Nonconforming, SuiteSubject
 from cdk.testing.proving.trials import rows
 
 __tracebackhide__ = True  # see `cdk.testing.conformance.subject`

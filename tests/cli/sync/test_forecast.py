@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cdk import CountCursor, Record, Slice, Stream
 from cdk.cli.sync.forecast import Forecast, changes, expected_rows, expected_seconds
 from cdk.cli.sync.past_runs import PastRun
-from cdk.lake.admin.runs import CommitSums
+from cdk.lake.admin.commit_log import CommitSums
 from cdk.lake.delta.receipt import Receipt
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.storage.folder import LocalFolder

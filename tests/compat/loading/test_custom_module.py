@@ -8,11 +8,11 @@ import pytest
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
-from cdk.compat.airbyte_code import AirbyteCode
 from cdk.compat.loading.custom_module import AIRBYTE_PACKAGES
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
+from cdk.sources.manifests import AirbyteCode
 from cdk.testing import MockApi, read
 from tests.compat.sources import manifest, source
 

@@ -3,7 +3,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from cdk.compat.loading.import_hook import DOCUMENTED, serving
+from cdk.compat.loading.custom_module import DOCUMENTED, serving
 from cdk.compat.loading.served_names import PLACES
 
 PAGE = Path(__file__).parents[3] / DOCUMENTED

@@ -6,7 +6,6 @@ import pytest
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
-from cdk.compat.airbyte_code import airbyte_code
 from cdk.declarative.components import register
 from cdk.declarative.components.custom import CustomComponent, CustomConfigTransformation, CustomValidationStrategy
 from cdk.declarative.model.component import Component
@@ -14,6 +13,7 @@ from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.declarative.model.stream_plug_points import StreamParts
 from cdk.declarative.syntax.validation import validated
 from cdk.rest import JsonDocument
+from cdk.sources.manifests import airbyte_code
 
 register()
 

@@ -15,7 +15,7 @@ from cdk.base.errors import ReceiptError, StateError
 from cdk.lake.admin.table_audit import audit
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.parquet.rewrite import MANY
+from cdk.lake.parquet.table_rows import MANY
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import FileInfo, LocalFolder
 

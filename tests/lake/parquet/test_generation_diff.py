@@ -14,8 +14,8 @@ from cdk.base.task_map import run_inline
 from cdk.lake.arrow.columns import DELETED_AT, GENERATION, TIMESTAMP_NTZ, TIMESTAMP_UTC
 from cdk.lake.delta.engine_writes import delete_stale_rows
 from cdk.lake.parquet.generation_diff import GenerationCounts, GenerationDiff, check_flag
-from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile
+from cdk.lake.parquet.table_rows import TableLayout
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import LocalFolder
 

@@ -14,8 +14,8 @@ from cdk.lake.arrow.columns import DELETED_AT, TIMESTAMP_UTC
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.lake.parquet.dedup import CursorColumn, Identity
 from cdk.lake.parquet.merge import Merged, TableMerge
-from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile
+from cdk.lake.parquet.table_rows import TableLayout
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import LocalFolder
 from cdk.streams.order import CountOrder

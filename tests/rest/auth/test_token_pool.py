@@ -6,8 +6,7 @@ import pytest
 
 from cdk import ConfigError, RateLimited
 from cdk.rest import Backoff, HttpClient, HttpErrorHandler, Request, RetryPolicy, TokenRotation
-from cdk.rest.auth.quota import Quota
-from cdk.rest.auth.token_pool import QuotaStatus, TokenPool
+from cdk.rest.auth.token_pool import Quota, QuotaStatus, TokenPool
 from cdk.rest.limits.task_budgets import sharing
 from cdk.rest.limits.task_share import TaskShare
 from cdk.testing.mock_api import MockApi

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from cdk.base.errors import ConfigError
-from cdk.spark.cluster.connect_session import connect
+from cdk.spark.cluster.session import connect
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend
 from tests.docs.page import BLOCK, ENVIRONMENT, FILE, WRITTEN, says

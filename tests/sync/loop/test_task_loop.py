@@ -26,7 +26,7 @@ from cdk.base.times.clock import system_clock
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.table_audit import audit
 from cdk.lake.delta.write_modes import WriteModeName
-from cdk.lake.parquet.rewrite import MANY
+from cdk.lake.parquet.table_rows import MANY
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import LocalFolder
 from cdk.rest import Budget, Request

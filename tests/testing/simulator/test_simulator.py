@@ -26,7 +26,7 @@ from cdk.streams.partitions import list_partitions
 from cdk.streams.source import Source
 from cdk.streams.stream import Stream
 from cdk.testing import Simulator, World, read
-from cdk.testing.read_result import ReadResult
+from cdk.testing.run import ReadResult
 from tests.testing.simulator.described import Described, described
 
 

@@ -11,8 +11,7 @@ from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.request_plug_points import AnyAuthenticator
 from cdk.rest import Authenticator, Request
-from cdk.rest.auth.quota import Quota
-from cdk.rest.auth.token_pool import QuotaStatus, TokenPool
+from cdk.rest.auth.token_pool import Quota, QuotaStatus, TokenPool
 from cdk.rest.errors.status_errors import RATE_LIMIT_STATUS
 
 _SHORT_WAIT = 10.0

@@ -13,7 +13,7 @@ from cdk.authoring.drafts.imports.dlt_rest_api import draft_of_dlt
 from cdk.authoring.drafts.manifest_text import manifest_text
 from cdk.base.values import Json, JsonValue, as_object
 from cdk.testing import MockApi, MockClock, Route, read
-from cdk.testing.read_result import ReadResult
+from cdk.testing.run import ReadResult
 
 SECRET = "hush-5f2d91c07b"
 BLOG = """
