@@ -22,7 +22,7 @@ from cdk.base.task_map import run_inline
 from cdk.lake.admin.edits import Change
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
-from cdk.lake.parquet import rewrite
+from cdk.lake.parquet import table_rows
 from cdk.lake.storage.folder import LocalFolder
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.stream_report import StreamReport
@@ -108,7 +108,7 @@ class Histories(RuleBasedStateMachine):
         self.table, self.history = self.folder / "things", self.folder / "things_history"
         self.stream = Edits()
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(rewrite, "MANY", 3)
+        self.patch.setattr(table_rows, "MANY", 3)
 
     def teardown(self) -> None:
         self.patch.undo()
