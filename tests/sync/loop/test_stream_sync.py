@@ -38,7 +38,6 @@ from cdk.base.values import canonical
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.table_audit import audit
 from cdk.lake.delta.write_modes import WriteModeName
-from cdk.lake.parquet import table_rows
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import FileInfo, LocalFolder
 from cdk.rest.errors.status_errors import RetriesFailed, Unauthorized
@@ -615,7 +614,7 @@ class Filling(LocalFolder):
 def test_a_disk_that_is_full_when_small_files_are_to_be_joined_fails_no_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(table_rows, "MANY", 3)
+    monkeypatch.setattr("cdk.lake.parquet.table_rows.MANY", 3)
     for sync in ("s1", "s2"):
         finish(opened(tmp_path, Users(), "append", sync=sync))
     run = StreamSync(StreamPlan(Users(), Filling(tmp_path), "full_refresh", "append"), OpenTables("shop"), sync="s3")
