@@ -96,9 +96,8 @@ def _lookup(name: str, steps: str, parameters: frozenset[str] | None) -> _Lookup
             return None
         parts.append((attribute or (gets or item)[1:-1], bool(gets), _constant(default)))
     read = [key for key, gets, _ in parts[:1] if not gets]
-    if name not in NAMES or name == "stream_state" or (name == "parameters" and not {*read} <= (parameters or {*read})):
-        return None
-    return _Lookup(name, parts)
+    unknown = name == "parameters" and parameters is not None and not parameters.issuperset(read)
+    return None if unknown or name not in NAMES or name == "stream_state" else _Lookup(name, parts)
 
 
 def _constant(text: str) -> object:

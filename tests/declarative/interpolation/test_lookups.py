@@ -114,9 +114,14 @@ print(template.value({"config": {}}, default="none"), "jinja2" in sys.modules)
     assert run.stdout.splitlines() == ["1 False", "none True"]
 
 
-def test_the_unknown_parameter_of_a_lookup_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    compile_template("{{ parameters.idd }}", "retriever.path", KNOWN)
+@pytest.mark.parametrize(
+    ("known", "hint"), [(KNOWN, "did you mean 'id'?"), (frozenset[str](), "expressions know none here")]
+)
+def test_the_unknown_parameter_of_a_lookup_is_reported(
+    known: frozenset[str], hint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    compile_template("{{ parameters.idd }}", "retriever.path", known)
 
-    assert (
-        "the parameter 'idd' of {{ parameters.idd }} is not defined, so it is empty; did you mean 'id'?" in caplog.text
-    )
+    assert caplog.messages == [
+        f"retriever.path: the parameter 'idd' of {{{{ parameters.idd }}}} is not defined, so it is empty; {hint}"
+    ]
