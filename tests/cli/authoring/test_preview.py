@@ -168,5 +168,6 @@ def test_half_a_character_is_shown_as_an_escape(cli: CommandLine, tmp_path: Path
     shown = cli("preview", "halves", "--connector", "halves.py")
     answer = cli("preview", "halves", "--connector", "halves.py", "--json")
 
-    assert r' half \ud83d  {"\ude00":1} ' in shown.lines
+    # Versions of rich differ in the width of the column.
+    assert r'half \ud83d  {"\ude00":1}' in [line.strip() for line in shown.lines]
     assert json.loads("\n".join(answer.lines))["records"] == [{"id": "half \ud83d", "more": {"\ude00": 1}}]
