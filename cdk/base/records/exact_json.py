@@ -5,6 +5,7 @@ the same ones on every page.
 """
 
 import re
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from itertools import chain
@@ -25,6 +26,8 @@ _LONG = lazy_pattern(rb"\.\d(?:\d{7}|(?<=\d{9}\.\d))\d*(?:[eE][+-]?\d+)?")
 _TINY = lazy_pattern(rb"-(?<=[eE]-)\d{3,}(?=[\s,\]}]|\Z)")
 # The exponent of a number of more than 15 digits without a point. A pattern for each letter begins with a literal, too.
 _SCALED = lazy_pattern(rb"e(?<=\d{16}e)[+-]?\d+"), lazy_pattern(rb"E(?<=\d{16}E)[+-]?\d+")
+_START = 200
+"""How many bytes show whether there are blanks between names and values."""
 _MOST_BEFORE_POINT = 24
 """How many digits of the integer part are examined. Doubles are not written with more."""
 _OF_NUMBERS = frozenset(b"0123456789+-.eE")
@@ -70,6 +73,12 @@ def exact_json(body: bytes) -> FieldValue:
 
     Raises json.JSONDecodeError.
     """
+    # orjson takes a quarter less than msgspec for compact pages without escapes, which it writes as it has read them.
+    if b"\\" not in body and b": " not in body[:_START]:
+        with suppress(JSONDecodeError, TypeError):
+            value = orjson.loads(body)
+            if orjson.dumps(value) == body:
+                return value
     try:
         value = _decode(body)
         # If encoding the value reproduces the body, no digit was lost. For such pages this is cheaper than the search.

@@ -57,6 +57,17 @@ def test_a_number_is_the_same_on_every_page(texts: list[str], between: str) -> N
         assert Decimal(text) == Decimal(json_of(number))
 
 
+@pytest.mark.parametrize("levels", [200, 300, 900])
+@pytest.mark.parametrize("number", ["1", f"{2**70}", "1e-400"])
+def test_a_number_is_the_same_at_any_depth(levels: int, number: str) -> None:
+    value = exact_json(b"[" * levels + number.encode() + b"]" * levels)
+
+    for _ in range(levels):
+        assert isinstance(value, list)
+        (value,) = value
+    assert json_of(value) == number
+
+
 @pytest.mark.parametrize("text", LOST)
 def test_it_is_a_double_for_whoever_computes_and_a_text_for_whoever_writes(text: str) -> None:
     number = written_number(text)
