@@ -58,6 +58,14 @@ class Pages:
         return response({"data": data, "next": more}, request=request)
 
 
+class Leased(Pages):
+    """Counts its requests against the lease, as a transport does."""
+
+    def send(self, request: Request) -> Response:
+        current_lease().count()
+        return super().send(request)
+
+
 def _together(number: int) -> int:
     """How many requests are there at once when that of a page is sent, at the soonest."""
     reader = next(n for n in count() if n + (n + 1) // EACH >= number)
@@ -170,30 +178,36 @@ def test_pages_that_only_the_response_knows_and_requests_that_may_write_are_sent
 
 
 def test_what_was_requested_ahead_behind_one_end_is_no_page_of_what_is_read_next() -> None:
-    api = Pages(AT_ONCE)
+    assert in_turn(Pages(AT_ONCE)) == [(path, id) for path in ("items", "others") for id in range(SIZE * PAGES + 1)]
+
+
+def in_turn(api: Pages) -> list[tuple[Json, Json]]:
+    """The records of two streams that one thread reads one after the other."""
     streams = [Items(PageNumber(start=0, size=SIZE), api, path=path) for path in ("items", "others")]
 
     def both(slice: Slice) -> Iterator[ReadPage]:
         return chain.from_iterable(read_slice(stream, slice) for stream in streams)
 
-    found = Threads(AT_ONCE, Learned(AT_ONCE))(iter([Slice()]), both)
-    records = [(record["of"], record["id"]) for _, page in found for record in page.records]
-
-    assert records == [(path, id) for path in ("items", "others") for id in range(SIZE * PAGES + 1)]
+    read_pages = Threads(AT_ONCE, Learned(AT_ONCE))(iter([Slice()]), both)
+    return [(record["of"], record["id"]) for _, page in read_pages for record in page.records]
 
 
 def test_where_few_requests_may_be_sent_each_is_of_a_page_that_is_read() -> None:
-    class Leased(Pages):
-        def send(self, request: Request) -> Response:
-            current_lease().count()
-            return super().send(request)
-
     api, ids = Leased(), list[Json]()
     with leasing(RequestLease(7)), pytest.raises(RequestsSpent):
         pages(Items(PageNumber(start=0, size=SIZE), api), seen=ids)
 
     assert api.requested == list(range(7))
     assert ids == list(range(7 * SIZE))
+
+
+def test_no_request_behind_an_end_takes_one_from_what_is_read_next() -> None:
+    api = Leased()
+    with leasing(RequestLease(2 * (PAGES + 1))):
+        records = in_turn(api)
+
+    assert len(records) == 2 * (SIZE * PAGES + 1)
+    assert sorted(api.requested) == sorted([*range(PAGES + 1)] * 2)
 
 
 class Skipping(PageNumber):
