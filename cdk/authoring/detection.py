@@ -160,8 +160,7 @@ class _Trials:
     """Reads the first pages of a stream with other paginators than the manifest's. decoder: None for JSON documents."""
 
     def __init__(self, source: ManifestSource, config: Mapping[str, JsonValue], name: str) -> None:
-        self._source, self._config, self._name = source, config, name
-        self._manifest = source.resolved
+        self._source, self._config, self._name, self._manifest = source, config, name, source.resolved
         streams = [as_object(each) for each in as_list(self._manifest.get("streams"))]
         self._retriever = next((as_object(each.get("retriever")) for each in streams if each.get("name") == name), {})
         if self._retriever.get("type") != "SimpleRetriever":

@@ -53,10 +53,7 @@ class CdkError(Exception):
 
     def __init__(self, message: str, *, detail: str = "", stream: str = "", path: str = "") -> None:
         super().__init__(message)
-        self.message = message
-        self.detail = detail
-        self.stream = stream
-        self.path = path
+        self.message, self.detail, self.stream, self.path = message, detail, stream, path
         self._parts: Sequence[CdkError] = ()
 
     @classmethod
@@ -119,8 +116,7 @@ class BadState(StateError):
 
     def __init__(self, path: str, actual: object, expected: str, *, stream: str = "") -> None:
         super().__init__(f"found {cut(repr(actual), _LONGEST)}, expected {expected}", path=path, stream=stream)
-        self.actual = actual
-        self.expected = expected
+        self.actual, self.expected = actual, expected
 
 
 class StateConflict(StateError):

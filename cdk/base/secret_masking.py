@@ -160,8 +160,7 @@ def spellings(secret: str) -> dict[str, str]:
 def _patterns(secret: str) -> Iterator[str]:
     """Regular expressions for all encodings of a secret, including those with only some characters escaped."""
     for text in spellings(secret).values():
-        yield re.escape(text)
-        yield re.escape(quote(text, safe=""))
+        yield from (re.escape(text), re.escape(quote(text, safe="")))
     yield loose_pattern(secret)
 
 

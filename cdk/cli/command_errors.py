@@ -69,9 +69,8 @@ def taking_port(port: int) -> Iterator[None]:
         yield
     except (OSError, OverflowError) as error:
         why = os.strerror(error.errno or 0) if isinstance(error, OSError) else "expected at most 65535"
-        raise click.ClickException(
-            f"--port {port}: cannot listen on it ({why}); choose another port, or 0 for a free one"
-        ) from None
+        text = f"--port {port}: cannot listen on it ({why}); choose another port, or 0 for a free one"
+        raise click.ClickException(text) from None
 
 
 @contextmanager

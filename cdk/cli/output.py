@@ -32,8 +32,7 @@ class Output:
         self.secrets = Secrets()
         self._descriptor = descriptor
         self._lock = threading.Lock()
-        self._writing = False
-        self._interrupted = False
+        self._writing, self._interrupted = False, False
         # Some parent processes pass a non-blocking pipe.
         os.set_blocking(descriptor, True)
 

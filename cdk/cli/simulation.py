@@ -115,9 +115,8 @@ def _elsewhere(
 
 def _target(options: Mapping[str, object], records: str) -> str:
     if options.get("target") is None:
-        raise click.UsageError(
-            f"Missing option '--target': where do the tables go? Those of {options['pipeline']} would get {records}"
-        )
+        why = f"Missing option '--target': where do the tables go? Those of {options['pipeline']} would get {records}"
+        raise click.UsageError(why)
     return str(options["target"])
 
 

@@ -58,9 +58,8 @@ class Workspace:
         value = _value(path)
         if has_lookups(value) and not self.trusted:
             how = "start the server with --allow-custom-code, or take them from variables of the environment"
-            raise ConfigError(
-                f"refers to values in files or of commands, which this server does not read: {how}", path=text
-            )
+            why = f"refers to values in files or of commands, which this server does not read: {how}"
+            raise ConfigError(why, path=text)
         kind = kind_of(value)
         with suppress(ConfigError):
             variables = environment(path.parent)

@@ -58,9 +58,8 @@ class Manifest:
             file = YamlFile.load(path)
         except ConfigError as error:
             if isinstance(error.__cause__, UnicodeDecodeError):
-                raise ManifestError(
-                    "is not valid UTF-8; a manifest must be a UTF-8 text file", path=error.path
-                ) from None
+                why = "is not valid UTF-8; a manifest must be a UTF-8 text file"
+                raise ManifestError(why, path=error.path) from None
             raise ManifestError(error.message, path=error.path) from error
         except RecursionError:
             raise ManifestError(_TOO_DEEP, path=str(path)) from None

@@ -53,9 +53,8 @@ def _spec(file: Path) -> Spec:
     schema, auth = fields.get("connectionSpecification"), fields.get("advanced_auth")
     url = fields.get("documentationUrl")
     if not isinstance(schema, dict):
-        raise ManifestError(
-            "expected an object with `connectionSpecification`, the schema of the config", path=str(file)
-        )
+        why = "expected an object with `connectionSpecification`, the schema of the config"
+        raise ManifestError(why, path=str(file))
     # Not validated: a platform gets the credentials of a spec file as they are written, without defaults of manifests.
     return Spec(
         connection_specification=schema,
@@ -201,9 +200,8 @@ class ManifestSource(Source):
         check = self._root.check
         overrides = check.config_overrides or {}
         if reserved := [name for name in overrides if name.startswith(_RESERVED)]:
-            raise ManifestError(
-                f"check.config_overrides: {', '.join(reserved)}: only platforms set such keys; remove them"
-            )
+            why = f"check.config_overrides: {', '.join(reserved)}: only platforms set such keys; remove them"
+            raise ManifestError(why)
         # An override that only the check uses was not entered by a person, so the config rules do not apply to it.
         self._rules(config).validate(config)
         overridden = {**config, **overrides}

@@ -24,8 +24,7 @@ class CheckpointThrottle:
     def __init__(self, clock: Clock = system_clock, *, longest: timedelta = MAX_STATE_INTERVAL) -> None:
         self._clock, self._longest = clock, longest
         self._last = clock()
-        self._records = 0
-        self._state = 0
+        self._records, self._state = 0, 0
 
     def wrote_records(self, size: int) -> None:
         """Count the bytes of a page of records."""

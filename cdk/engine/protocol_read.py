@@ -262,7 +262,6 @@ def find_stream(configured: ConfiguredAirbyteStream, offered: Mapping[StreamDesc
             )
         elif cursor_field and cursor_field != stream.cursor_field:
             hint = did_you_mean(cursor_field, [stream.cursor_field])
-            raise CatalogError(
-                f"the catalog sets the cursor field {cursor_field!r} for {descriptor}, which has another one{hint}"
-            )
+            why = f"the catalog sets the cursor field {cursor_field!r} for {descriptor}, which has another one{hint}"
+            raise CatalogError(why)
     return stream

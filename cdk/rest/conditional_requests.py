@@ -56,9 +56,8 @@ class ConditionalTransport:
             return self._transport.send(request)
         mark = fingerprint(request)
         if self._probe.skips(mark):
-            raise NotModified(
-                f"{request}: its response has no validators and was read recently; it is read again later"
-            )
+            why = f"{request}: its response has no validators and was read recently; it is read again later"
+            raise NotModified(why)
         headers = self._probe.headers(mark)
         response = self._transport.send(request.with_headers(headers) if headers else request)
         response = response.with_request(request) if headers else response
@@ -146,9 +145,8 @@ class ConditionalStream(HttpStream):
         Raises FatalError: when the stream was already read or is already followed.
         """
         if self._retriever is not None or self._followed:
-            raise FatalError(
-                "a stream can be followed only once, before its first read; create another one", stream=self.name
-            )
+            why = "a stream can be followed only once, before its first read; create another one"
+            raise FatalError(why, stream=self.name)
         self.transport, self._followed = ConditionalTransport(self.transport, probe), True
 
     def read_page(self, slice: Slice, token: Mapping[str, JsonValue] | None) -> Page:

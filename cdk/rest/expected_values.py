@@ -71,10 +71,8 @@ def check_url(stream: Stream, base: str, url: str) -> None:
     """Raise ConfigError if the URL of a stream's requests has no scheme. base: its `url_base`."""
     if not is_url(url):
         hint = "" if base else f"; or return one from `path`, which is {url_shown(url)}"
-        raise ConfigError(
-            f"{attribute(type(stream), 'url_base')}: found {url_shown(base)}, expected {URL_BASE.words}{hint}",
-            stream=stream.name,
-        )
+        why = f"{attribute(type(stream), 'url_base')}: found {url_shown(base)}, expected {URL_BASE.words}{hint}"
+        raise ConfigError(why, stream=stream.name)
 
 
 def returned(stream: Stream, method: Callable[..., T], value: T) -> T:

@@ -199,9 +199,8 @@ class HttpStream(PagedStream):
 
     def conditional(self) -> Self:
         if self.http_method != "GET":
-            raise ConfigError(
-                f"the stream sends {self.http_method} requests, and only a GET can be conditional; do not follow it"
-            )
+            why = f"the stream sends {self.http_method} requests, and only a GET can be conditional; do not follow it"
+            raise ConfigError(why)
         stream = copy(self)
         stream.transport = SliceSenderTransport(stream.transport)
         return stream

@@ -51,9 +51,8 @@ def find_source(connector: str) -> Source:
     if _exists(name):
         return source_of(_import(name), name)
     hint = did_you_mean(connector, [*_bundled_names(), *installed.names])
-    raise ConfigError(
-        f"found no connector {connector!r}{hint}; give a path ending in .py, a connector's name or a dotted module"
-    )
+    why = f"found no connector {connector!r}{hint}; give a path ending in .py, a connector's name or a dotted module"
+    raise ConfigError(why)
 
 
 def source_of(candidate: object, name: str) -> Source:
@@ -66,9 +65,8 @@ def source_of(candidate: object, name: str) -> Source:
         case ModuleType():
             source = _source_in(candidate, name)
         case _:
-            raise ConfigError(
-                f"{name}: found a {type(candidate).__name__}, expected a Source or a module that defines one"
-            )
+            why = f"{name}: found a {type(candidate).__name__}, expected a Source or a module that defines one"
+            raise ConfigError(why)
     source.name = source.name or name
     return source
 

@@ -13,8 +13,7 @@ class Ticket(Generic[T]):
     __slots__ = ("closed", "item")
 
     def __init__(self, item: T) -> None:
-        self.item = item
-        self.closed = False
+        self.item, self.closed = item, False
 
 
 class AckQueue(Generic[T]):

@@ -51,10 +51,8 @@ class StateData:
             raise BadState("bookmark", key, "a string as a key")
         text = dumps_canonical(value, f"{_USE}{key}")
         if not replace and self._texts.get(key, text) != text:
-            raise StateError(
-                "the key has another value; choose another key, such as '<domain>.<dataset>', or `replace=True`",
-                path=f"{_USE}{key}",
-            )
+            why = "the key has another value; choose another key, such as '<domain>.<dataset>', or `replace=True`"
+            raise StateError(why, path=f"{_USE}{key}")
         self._texts[key] = text
 
     def get_element(self, key: str, default: Stored = None) -> Stored:

@@ -355,9 +355,8 @@ class DatetimeCursor(Cursor):
                 timestamp = read
             case _:
                 formats = " or ".join(self._formats)
-                raise ConfigError(
-                    f"cursor {self.field!r}: {name} is {value!r}, expected a timestamp written as {formats}"
-                )
+                why = f"cursor {self.field!r}: {name} is {value!r}, expected a timestamp written as {formats}"
+                raise ConfigError(why)
         return assume_utc(timestamp)
 
 

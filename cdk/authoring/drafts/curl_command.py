@@ -55,9 +55,8 @@ def curl_options(command: str) -> Namespace:
     try:
         options, unknown = parser.parse_known_intermixed_args(words[1:])
     except ArgumentError as error:
-        raise ConfigError(
-            f"the curl command cannot be parsed: {error.argument_name}: {_without_values(error.message)}"
-        ) from None
+        why = f"the curl command cannot be parsed: {error.argument_name}: {_without_values(error.message)}"
+        raise ConfigError(why) from None
     if unknown:
         named = [
             word.partition("=")[0] if word.startswith("--") else word[:2] for word in unknown if word.startswith("-")
@@ -89,9 +88,8 @@ def _unescaped(text: str) -> str:
     try:
         return shlex.quote(_ESCAPE.sub(value, text.encode()).decode())
     except (KeyError, ValueError, OverflowError):
-        raise ConfigError(
-            "found an unknown escape in a $'...' of the curl command; write the character that it stands for"
-        ) from None
+        why = "found an unknown escape in a $'...' of the curl command; write the character that it stands for"
+        raise ConfigError(why) from None
 
 
 def _data(flag: str, text: str) -> str:

@@ -153,9 +153,8 @@ def _last(folder: Path) -> Mapping[Path, str]:
     try:
         document = as_object(from_json(text))
     except json.JSONDecodeError as error:
-        raise ConfigError(
-            f"is not JSON: {error}; restore it, or draft into another folder", path=str(folder / LOCK)
-        ) from error
+        words = f"is not JSON: {error}; restore it, or draft into another folder"
+        raise ConfigError(words, path=str(folder / LOCK)) from error
     if (form := document.get("format")) != _FORMAT:
         why = f"found the format {str(form)[:50]!r}, expected {_FORMAT!r}; restore it, or draft into another folder"
         raise ConfigError(why, path=str(folder / LOCK))

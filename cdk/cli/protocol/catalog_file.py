@@ -51,9 +51,8 @@ def catalog_items(path: Path) -> tuple[Location, Sequence[JsonValue]]:
     where, catalog = _catalog_in(path)
     streams = catalog.get("streams") if isinstance(catalog, Mapping) else None
     if not isinstance(streams, list):
-        raise CatalogError(
-            f'found {json_kind(catalog)}, expected {{"streams": [...]}}, a configured catalog', path=where
-        )
+        why = f'found {json_kind(catalog)}, expected {{"streams": [...]}}, a configured catalog'
+        raise CatalogError(why, path=where)
     return where.below("streams"), streams
 
 

@@ -109,10 +109,8 @@ def _options(item: ConfiguredAirbyteStream, file: str) -> tuple[str, Mapping[str
     options: dict[str, JsonValue] = {"sync_mode": str(item.sync_mode)}
     if mode is not None:
         if mode not in _WRITE_MODES:
-            raise CatalogError(
-                f"found destination_sync_mode {mode!s} of {name!r}, expected one of {', '.join(_WRITE_MODES)}",
-                path=file,
-            )
+            why = f"found destination_sync_mode {mode!s} of {name!r}, expected one of {', '.join(_WRITE_MODES)}"
+            raise CatalogError(why, path=file)
         options["write_mode"] = str(mode)
     if item.cursor_field and item.sync_mode == SyncMode.INCREMENTAL and not item.stream.source_defined_cursor:
         options["cursor_field"] = _field(item.cursor_field, "cursor_field", name, file)

@@ -28,9 +28,8 @@ class SyncReport:
         """Raises UsageError, before anything is read: the folder of a file or the package for metrics is missing."""
         for option, file in (("--report", path), ("--metrics", metrics)):
             if file is not None and not file.parent.is_dir():
-                raise click.UsageError(
-                    f"'{option}': there is no folder {str(file.parent)!r}; create it, or choose another"
-                )
+                why = f"'{option}': there is no folder {str(file.parent)!r}; create it, or choose another"
+                raise click.UsageError(why)
         if metrics is not None and find_spec("prometheus_client") is None:
             raise click.UsageError("'--metrics': its package is missing: pip install 'spark-cdk[metrics]'")
         self.runner: SyncRunner | None = None

@@ -138,7 +138,6 @@ class _OwnSender:
             return Response(404, Headers(), b"", request.url, request)
         response = native_response(answer)
         if response is None:
-            raise CustomCodeError(
-                f"{self._custom.name}.send_request returned {type(answer).__name__}, expected a response"
-            )
+            why = f"{self._custom.name}.send_request returned {type(answer).__name__}, expected a response"
+            raise CustomCodeError(why)
         return response

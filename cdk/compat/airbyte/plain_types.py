@@ -47,8 +47,7 @@ class StreamSlice(JsonObject):
         if both := partition.keys() & cursor_slice.keys():
             raise ValueError(f"a slice has {sorted(both)} both in its partition and in its cursor_slice")
         super().__init__({**partition, **cursor_slice})
-        self.partition, self.cursor_slice = partition, cursor_slice
-        self.extra_fields = extra_fields or {}
+        self.partition, self.cursor_slice, self.extra_fields = partition, cursor_slice, extra_fields or {}
 
 
 class Record(JsonObject):

@@ -120,18 +120,16 @@ def _instantiated(
         if name in names and name not in known and name not in ("config", "parameters", "options"):
             arguments[name] = _value(name, value, ctx)
     if missing := sorted(required - arguments.keys()):
-        raise ManifestError(
-            f"{where}: {component.class_name} needs {', '.join(missing)}, which the manifest does not set"
-        )
+        why = f"{where}: {component.class_name} needs {', '.join(missing)}, which the manifest does not set"
+        raise ManifestError(why)
     try:
         with running(ctx.runtime):
             custom = CustomObject(kind(**arguments), ctx.runtime)
     except CdkError:
         raise
     except Exception as error:
-        raise ManifestError(
-            f"{where}: {component.class_name} cannot be instantiated: {type(error).__name__}: {error}"
-        ) from error
+        why = f"{where}: {component.class_name} cannot be instantiated: {type(error).__name__}: {error}"
+        raise ManifestError(why) from error
     with running(ctx.runtime):
         _attach_manifest_component(
             custom.instance, {**fields, "$parameters": dict(component.parameters)}, arguments, ctx
@@ -166,13 +164,9 @@ def _attach_manifest_component(
 
 
 _SENDING = (
-    "authenticator",
-    "error_handler",
-    "use_cache",
-    "connect_timeout_in_seconds",
-    "read_timeout_in_seconds",
+    "authenticator", "error_handler", "use_cache", "connect_timeout_in_seconds", "read_timeout_in_seconds",
     "$parameters",
-)
+)  # fmt: skip
 
 
 def _value(name: str, value: JsonValue, ctx: BuildContext) -> object:  # noqa: PLR0911 - a return for each form

@@ -33,9 +33,8 @@ class _Served(ModuleType):
 
     def __getattr__(self, name: str) -> object:
         if name not in PLACES.get(self.__name__, ()):
-            raise AttributeError(
-                f"{self.__name__} has no {name!r} here; the supported names are listed in {DOCUMENTED}"
-            )
+            why = f"{self.__name__} has no {name!r} here; the supported names are listed in {DOCUMENTED}"
+            raise AttributeError(why)
         value = getattr(HOMES[name], name)
         setattr(self, name, value)
         return value
@@ -69,9 +68,8 @@ class Finder(MetaPathFinder):
         if fullname in PLACES or fullname in _PARENTS:
             return ModuleSpec(fullname, _Loader(), is_package=True)
         if fullname.partition(".")[0] == "airbyte_cdk":
-            raise ModuleNotFoundError(
-                f"{fullname} is not provided here; the supported names are listed in {DOCUMENTED}", name=fullname
-            )
+            why = f"{fullname} is not provided here; the supported names are listed in {DOCUMENTED}"
+            raise ModuleNotFoundError(why, name=fullname)
         return None
 
 
@@ -199,9 +197,8 @@ def _injected(config: Mapping[str, JsonValue], where: str) -> ModuleType:
         if kind not in _HASHES:
             raise ManifestError(f"{where}: {CHECKSUMS} has the kind {kind!r}, expected sha256 or md5")
         if hashlib.new(kind, text.encode(), usedforsecurity=False).hexdigest() != expected:
-            raise ManifestError(
-                f"{where}: the {kind} of {CODE} does not match {CHECKSUMS}: the code was modified in transit"
-            )
+            why = f"{where}: the {kind} of {CODE} does not match {CHECKSUMS}: the code was modified in transit"
+            raise ManifestError(why)
     module = ModuleType(f"custom_injected_{hashlib.sha256(text.encode()).hexdigest()[:16]}")
     sys.modules[module.__name__] = module
     exec(compile(text, CODE, "exec"), module.__dict__)  # noqa: S102 - the user has allowed custom code

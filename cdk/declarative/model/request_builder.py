@@ -23,19 +23,8 @@ class RequestBuilder:
     """
 
     __slots__ = (
-        "_first",
-        "base",
-        "form",
-        "headers",
-        "json",
-        "method",
-        "params",
-        "scope",
-        "stream",
-        "text",
-        "url",
-        "where",
-    )
+        "_first", "base", "form", "headers", "json", "method", "params", "scope", "stream", "text", "url", "where",
+    )  # fmt: skip
 
     def __init__(self, method: str, url: str, where: str, *, stream: bool = False) -> None:
         self.method, self.url, self.where, self.stream = method, url, where, stream
@@ -94,9 +83,8 @@ class RequestBuilder:
             return self.text.encode(), {}
         if self.json:
             if self.form:
-                raise ManifestError(
-                    f"{self.where}: the body cannot be JSON and a form at the same time; keep one of the two"
-                )
+                why = f"{self.where}: the body cannot be JSON and a form at the same time; keep one of the two"
+                raise ManifestError(why)
             return to_json(self.json, str), {"Content-Type": _JSON}
         if self.form:
             return urlencode(_texts(self.form, ""), doseq=True).encode(), {"Content-Type": _FORM}
@@ -104,9 +92,8 @@ class RequestBuilder:
 
     def _free_body(self) -> None:
         if self.text is not None:
-            raise ManifestError(
-                f"{self.where}: the body is a string, so no fields can be added to it; write it as an object"
-            )
+            why = f"{self.where}: the body is a string, so no fields can be added to it; write it as an object"
+            raise ManifestError(why)
 
     def _put_flat(self, fields: JsonObject, name: str, value: JsonValue, what: str) -> None:
         if name in fields:

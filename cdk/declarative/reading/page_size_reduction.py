@@ -76,6 +76,5 @@ class PageSizes:
 
     def _give_up(self, reduction: Reduction, refused: ReducePageSize, why: str) -> None:
         advice = f" {reduction.advice}" if reduction.advice else ""
-        raise TransientError(
-            f"the API refuses pages of {self.size} records, {why}: {refused.message}.{advice}"
-        ) from refused
+        text = f"the API refuses pages of {self.size} records, {why}: {refused.message}.{advice}"
+        raise TransientError(text) from refused

@@ -96,9 +96,8 @@ class RecoveringReader:
         halves = self._split.halves(window)
         if halves is None:
             advice = f" {self._split.advice}" if self._split.advice else ""
-            raise TransientError(
-                f"the API refuses {_shown(window)}, which cannot be split further: {refused.message}.{advice}"
-            ) from refused
+            why = f"the API refuses {_shown(window)}, which cannot be split further: {refused.message}.{advice}"
+            raise TransientError(why) from refused
         logger.info("%s; reading %s and %s instead", refused.message, *map(_shown, halves))
         _warn_of_duplicates(attempt)
         return [*halves, *attempt.remaining[1:]]
@@ -196,9 +195,8 @@ class _Attempt:
         if self._limit is None:
             return
         if not self.is_count_known:
-            raise ResetPagination(
-                "the page token saved by an earlier read does not contain the number of records before it"
-            )
+            why = "the page token saved by an earlier read does not contain the number of records before it"
+            raise ResetPagination(why)
         if self.records_read >= self._limit:
             raise ResetPagination(f"{self.records_read} records were read, the limit is {self._limit}")
 

@@ -51,8 +51,7 @@ class _References:
     def __init__(self, file: Path, home: Path | None = None, trail: tuple[tuple[Path, str], ...] = ()) -> None:
         # Shared schemas are below the connector's `schemas` folder, however deep the referring schema is.
         self._home = home or next((folder for folder in file.parents if folder.name == "schemas"), file.parent)
-        self._file, self._trail = file, trail
-        self._outermost = home is None
+        self._file, self._trail, self._outermost = file, trail, home is None
 
     def of(self, schema: JsonSchema) -> JsonSchema:
         """Return `schema` with the schemas that it refers to in place of the references."""

@@ -127,9 +127,8 @@ def _put(target: JsonValue, name: str, value: JsonValue) -> None:
         target.extend([None] * (index + 1 - len(target)))
         target[index] = value
     else:
-        raise ValueError(
-            f"found {json_kind(target)} where {name!r} belongs, expected an object or, for an index, a list"
-        )
+        why = f"found {json_kind(target)} where {name!r} belongs, expected an object or, for an index, a list"
+        raise ValueError(why)
 
 
 def _remove_all(target: JsonValue, paths: Sequence[tuple[str, ...]]) -> None:

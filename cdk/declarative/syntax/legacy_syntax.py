@@ -42,16 +42,10 @@ _FIELDS = {
 }
 # Fields of components that may be written without their type.
 _ANYWHERE = {"field_pointer": "field_path", "stream_slice_field": "partition_field"}
-_REBUILT = frozenset(
-    {
-        "CartesianProductStreamSlicer",
-        "CompositeRawDecoder",
-        "GzipJsonDecoder",
-        "GzipParser",
-        "InterpolatedRequestOptionsProvider",
-        "SingleSlice",
-    }
-)
+_REBUILT = frozenset({
+    "CartesianProductStreamSlicer", "CompositeRawDecoder", "GzipJsonDecoder", "GzipParser",
+    "InterpolatedRequestOptionsProvider", "SingleSlice",
+})  # fmt: skip
 FORMER_TYPES: Mapping[str, str | None] = {**dict.fromkeys(_REBUILT), **_RENAMED}
 """The types of old manifests and their names today; None for a type without a direct successor."""
 _REQUEST = ("request_parameters", "request_headers", "request_body_data", "request_body_json")

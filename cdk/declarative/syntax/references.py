@@ -53,10 +53,8 @@ class References:
         if not parts:
             return target
         if not isinstance(target, Mapping):
-            raise ManifestError(
-                f"{link!r} leads to {json_kind(target)}, so no other fields are allowed next to the $ref",
-                path=Location(keys=keys),
-            )
+            why = f"{link!r} leads to {json_kind(target)}, so no other fields are allowed next to the $ref"
+            raise ManifestError(why, path=Location(keys=keys))
         return {**target, **{name: self._part(str(name), part, keys) for name, part in parts.items()}}
 
     def where(self, keys: Keys) -> Keys:

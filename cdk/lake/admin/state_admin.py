@@ -161,10 +161,8 @@ class Admin:
         change = rolled_back(table.saved, older, state_number, has_rows=may_have_rows_of(table, version))
         if not tables:
             if {file.path for file in older.pending} & {file.path for file in table.files()}:
-                raise StateError(
-                    f"rows that were not visible at state {state_number} are visible now; roll back with --tables",
-                    stream=location.stream,
-                )
+                why = f"rows that were not visible at state {state_number} are visible now; roll back with --tables"
+                raise StateError(why, stream=location.stream)
             return self.commit(location, table, change)
         log = commits(table.root, table.app, table.version)
         to = next((commit.version for commit in log if commit.state == version), None)

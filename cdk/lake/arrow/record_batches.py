@@ -97,8 +97,7 @@ class RecordBatchBuilder:
         self._always_null: set[str] = set()
         self._compared = compared
         self._typed_reader = self._new_typed_reader()
-        self._added_count = 0
-        self._generation, self._clock = generation, clock
+        self._added_count, self._generation, self._clock = 0, generation, clock
         self._ids = RowIds(unique)
 
     @property

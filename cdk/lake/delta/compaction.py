@@ -53,9 +53,8 @@ def _join(handle: DeltaTable, root: Folder, groups: Sequence[Sequence[TableFile]
     before = total_rows([logged[file.path].visible_rows for file in small])
     Receipt().check(None if before is None else row_count(files) - before, stream="", path=str(root))
     if missing := damaged_files(root, files):
-        raise StateError(
-            f"the small files were not joined: {missing[0]}, which has their rows, is missing", path=str(root)
-        )
+        why = f"the small files were not joined: {missing[0]}, which has their rows, is missing"
+        raise StateError(why, path=str(root))
     try:
         handle.create_write_transaction(
             file_actions(files, small, partition_by=partition_by, now=now, rows_change=False),

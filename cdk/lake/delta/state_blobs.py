@@ -66,8 +66,7 @@ class StateBlobs:
     """The state files of one stream of one pipeline, in `folder`."""
 
     def __init__(self, folder: Folder, stream: str) -> None:
-        self._folder = folder
-        self._stream = stream
+        self._folder, self._stream = folder, stream
         self._stacks: dict[int, Mapping[tuple[str, ...], _Stack]] = {}
         self._layers: dict[int, Sequence[str]] = {}
         self._opened: dict[tuple[str, str], StoredLayer] = {}

@@ -116,18 +116,10 @@ _CONSTRAINED = {
 }
 _DISCARD = "choose the schema policy discard"
 _UNWRITABLE = "delta-rs cannot commit to such a table"
-_HARMLESS = frozenset(
-    {
-        "appendOnly",
-        "changeDataFeed",
-        "checkConstraints",
-        "columnMapping",
-        "generatedColumns",
-        "invariants",
-        "timestampNtz",
-        "v2Checkpoint",
-    }
-)
+_HARMLESS = frozenset({
+    "appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "generatedColumns", "invariants",
+    "timestampNtz", "v2Checkpoint",
+})  # fmt: skip
 """Features whose mere presence requires nothing of writers; `FEATURES` detects whether some of them are in use."""
 
 
@@ -342,11 +334,8 @@ def open_newest(folder: Folder, stream: str) -> DeltaTable:
     except DeltaError as error:
         if unsupported := _NOT_OPENED.search(str(error)):
             name = unsupported[1] or "catalogManaged"
-            raise UnreadableTable(
-                f"the table has {_UNKNOWN.name} ({name}), with which delta-rs cannot open it; sync into another path",
-                path=str(folder),
-                stream=stream,
-            ) from error
+            why = f"the table has {_UNKNOWN.name} ({name}), with which delta-rs cannot open it; sync into another path"
+            raise UnreadableTable(why, path=str(folder), stream=stream) from error
         if folder.explain(error, stream) is not error:
             raise
         check_log(folder, stream)

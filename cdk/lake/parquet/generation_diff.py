@@ -87,9 +87,8 @@ def check_flag(schema: pa.Schema, where: str) -> None:
         return
     kind = schema.field(DELETED_AT).type
     if not (pa.types.is_timestamp(kind) or pa.types.is_string(kind)):
-        raise ConfigError(
-            f"the column {DELETED_AT} is {kind}, expected a timestamp or string; set it to hard", path=where
-        )
+        why = f"the column {DELETED_AT} is {kind}, expected a timestamp or string; set it to hard"
+        raise ConfigError(why, path=where)
 
 
 FLAG = pa.field(DELETED_AT, TIMESTAMP_UTC)

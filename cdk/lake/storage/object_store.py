@@ -187,9 +187,8 @@ def folder_at(address: str, storage: Mapping[str, JsonValue], environ: Mapping[s
     key = parts.path.removeprefix("/").removesuffix("/")
     user, _, _ = parts.netloc.rpartition("@")
     if ":" in user:  # some tools accept s3://key:secret@bucket
-        raise ConfigError(
-            "access keys are not read from an address; put them into target.storage", path=f"{parts.scheme}://"
-        )
+        why = "access keys are not read from an address; put them into target.storage"
+        raise ConfigError(why, path=f"{parts.scheme}://")
     if not parts.netloc or parts.query or parts.fragment or {"", ".", ".."} & set(key.split("/") if key else ()):
         raise ConfigError("expected a bucket and a plain prefix: s3://bucket/prefix", path=address)
     return ObjectStoreFolder(parts.scheme, parts.netloc, key, options_of(SCHEMES[parts.scheme], storage, environ))

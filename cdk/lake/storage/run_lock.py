@@ -67,10 +67,8 @@ def between_runs(target: Folder | Path, pipeline: str) -> Iterator[None]:
         except BlockingIOError:
             notes = folder.join("_cdk")
             holder = _read(notes, f"{pipeline}.sync").partition(" ")[2] or "by another process"
-            raise StateConflict(
-                f"another sync of the pipeline {pipeline!r} is running, {holder}; wait for it to end, or stop it",
-                path=f"{notes}/{name}",
-            ) from None
+            why = f"another sync of the pipeline {pipeline!r} is running, {holder}; wait for it to end, or stop it"
+            raise StateConflict(why, path=f"{notes}/{name}") from None
         yield
 
 

@@ -60,9 +60,8 @@ class Jwt:
         now = int(self.clock().timestamp())
         claims = dict(self.claims() if callable(self.claims) else self.claims)
         if reserved := sorted(_TIMES & claims.keys()):
-            raise ConfigError(
-                f"a signed token's {', '.join(reserved)} come from the clock; leave them out of the claims"
-            )
+            why = f"a signed token's {', '.join(reserved)} come from the clock; leave them out of the claims"
+            raise ConfigError(why)
         claims |= {"iat": now, "exp": now + int(self.life.total_seconds()), "nbf": now}
         headers = dict(self.headers() if callable(self.headers) else self.headers)
         if headers.get("alg", self.algorithm) != self.algorithm:

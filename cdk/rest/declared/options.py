@@ -63,9 +63,8 @@ def with_known_options(kind: T) -> T:
         for name in options:
             if name not in known:
                 first = f"{url_shown(args[0])}, " if args else ""
-                raise ConfigError(
-                    f"{kind.__name__}({first}{name}=...): there is no such option{did_you_mean(name, known)}"
-                )
+                why = f"{kind.__name__}({first}{name}=...): there is no such option{did_you_mean(name, known)}"
+                raise ConfigError(why)
         create(self, *args, **options)
 
     kind.__init__ = checked  # type: ignore[misc] # it has the same signature

@@ -131,9 +131,8 @@ class ResourceStream(HttpStream):
     def _with_added(self, record: Record, added: Mapping[str, JsonValue]) -> Record:
         for name in added:
             if name in record and record[name] != added[name]:
-                raise FatalError(
-                    f"add_fields: records already have a field {name!r}; rename the added one", stream=self.name
-                )
+                why = f"add_fields: records already have a field {name!r}; rename the added one"
+                raise FatalError(why, stream=self.name)
         return {**record, **added}
 
     def _of_config(self, placeholder: Placeholder) -> JsonValue:

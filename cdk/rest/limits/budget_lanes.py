@@ -90,8 +90,7 @@ class BudgetLanes:
         self, allocator: BudgetAllocator, count: int, now: float, spent: Mapping[str, BudgetUsage], lost: float = 0.0
     ) -> None:
         """spent: the known usage of all lanes together."""
-        self.count = count
-        self._allocator, self._divided = allocator, now
+        self.count, self._allocator, self._divided = count, allocator, now
         self._before = {budget: usage.calls for budget, usage in spent.items()}
         self._free = set(range(count))
         self._lost = [0.0] * count

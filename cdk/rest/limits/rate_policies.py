@@ -68,9 +68,8 @@ class CallRatePolicy(Struct, frozen=True):
             if period <= 0 or not math.isfinite(period):
                 raise ConfigError(f"found a period of {period:g} s, expected more than 0")
             if self.heaviest > limit:
-                raise ConfigError(
-                    f"a request of weight {self.heaviest} never fits a limit of {limit} calls; raise the limit"
-                )
+                why = f"a request of weight {self.heaviest} never fits a limit of {limit} calls; raise the limit"
+                raise ConfigError(why)
 
     @property
     def heaviest(self) -> int:
@@ -95,8 +94,7 @@ class FixedWindow:
     closed = 0.0
 
     def __init__(self, limit: int, period: float) -> None:
-        self._limit, self._period = limit, period
-        self._start, self._end, self._used = 0.0, 0.0, 0
+        self._limit, self._period, self._start, self._end, self._used = limit, period, 0.0, 0.0, 0
 
     def reserve(self, now: float, weight: int, max_wait_seconds: float = math.inf) -> float:
         """Count a call of `weight`, and return the time, `now` or later, at which it may be sent."""

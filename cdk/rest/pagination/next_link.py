@@ -39,9 +39,8 @@ class CursorToken(DoubtsEnd):
         until_empty: bool = False,
     ) -> None:
         if bool(names) == (header is not None):
-            raise ConfigError(
-                'CursorToken: declare where the token is, either "a", "path" in the body or header="Name"'
-            )
+            why = 'CursorToken: declare where the token is, either "a", "path" in the body or header="Name"'
+            raise ConfigError(why)
         self._extract, self._more = as_path(names, "CursorToken"), None if more is None else as_path(more, "more")
         self._header, self._param, self._optional = header, param, optional
         self._in_body, self._until_empty = in_body, until_empty

@@ -56,13 +56,11 @@ def connect(
     except ImportError as error:
         raise ConfigError(f"{host} needs the extra `connect`: {error}", path=_MASTER) from error
     except ValueError:  # from pyspark, or from the standard library for a port that is not a number
-        raise ConfigError(
-            f"found {host!r}, expected sc://HOST:PORT, with parameters as /;NAME=VALUE after it", path=_MASTER
-        ) from None
+        why = f"found {host!r}, expected sc://HOST:PORT, with parameters as /;NAME=VALUE after it"
+        raise ConfigError(why, path=_MASTER) from None
     except (PySparkException, TimeoutError) as error:
-        raise ConfigError(
-            f"no session of Spark Connect at {host}: {error}; start the server, or correct the address", path=_MASTER
-        ) from error
+        why = f"no session of Spark Connect at {host}: {error}; start the server, or correct the address"
+        raise ConfigError(why, path=_MASTER) from error
     for key, value in conf.items():
         _set(session, key, value)
     return session
@@ -93,11 +91,8 @@ def _set(session: SparkSession, key: str, value: str) -> None:
             return
     except PySparkException as error:
         refused = error
-    raise ConfigError(
-        f"{key} cannot be set under Spark Connect; set it where the server is started, to the same value",
-        path=Location(keys=("spark", "conf")),
-        detail=str(refused or ""),
-    ) from refused
+    why = f"{key} cannot be set under Spark Connect; set it where the server is started, to the same value"
+    raise ConfigError(why, path=Location(keys=("spark", "conf")), detail=str(refused or "")) from refused
 
 
 # Measured on short jobs: with the first compiler tier and the serial collector, a local session starts a quarter faster
@@ -142,11 +137,8 @@ def open_session(name: str, options: SparkOptions, log: Path, launch: JvmLaunch 
     except Exception as error:
         launch.reset_pyspark()
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:]) if log.exists() else ""
-        raise ConfigError(
-            f"Spark did not start with master {settings.get('spark.master', 'of spark-submit')!r}: {error}",
-            detail=tail,
-            path=str(log),
-        ) from error
+        why = f"Spark did not start with master {settings.get('spark.master', 'of spark-submit')!r}: {error}"
+        raise ConfigError(why, detail=tail, path=str(log)) from error
 
 
 @contextmanager

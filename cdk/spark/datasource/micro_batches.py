@@ -61,11 +61,8 @@ def check_streamable(stream: Stream, state: StreamState) -> None:
     elif stream.cursor is None and not stream.supports_checkpointing:
         reason = "it has neither a cursor nor pages to resume from"
     if reason is not None:
-        raise ConfigError(
-            f"cannot be read with readStream: {reason}; read it with spark.read or sync it into a table",
-            stream=stream.name,
-            path=stream.name,
-        )
+        why = f"cannot be read with readStream: {reason}; read it with spark.read or sync it into a table"
+        raise ConfigError(why, stream=stream.name, path=stream.name)
     if any(at.resume is not None for at in state.positions.values()):
         raise BadState("option state", "the state of an interrupted read", "the state of a complete read")
 

@@ -122,10 +122,8 @@ class TaskReader(Struct, frozen=True):
             for (n, slice), page in Threads(task.threads)(iter(enumerate(task.slices)), read):
                 if page.restarted and n in delivered:
                     # Spark already has the rows, so they would be duplicated.
-                    raise TransientError(
-                        "the source rejected its own page token in the middle of a slice; run the query again",
-                        stream=self.stream.name,
-                    )
+                    why = "the source rejected its own page token in the middle of a slice; run the query again"
+                    raise TransientError(why, stream=self.stream.name)
                 warning(page.warning)
                 if records := keep(slice, page).records:
                     delivered.add(n)

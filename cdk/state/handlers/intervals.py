@@ -77,7 +77,6 @@ def inward(intervals: Intervals, bucket: timedelta) -> Intervals:
 def require_zone(timestamp: datetime, what: str) -> datetime:
     """Convert a timestamp to UTC. Raises ConfigError: when it has no time zone."""
     if timestamp.tzinfo is None:
-        raise ConfigError(
-            f"found {timestamp.isoformat()} without a time zone, expected a timestamp with one", path=what
-        )
+        why = f"found {timestamp.isoformat()} without a time zone, expected a timestamp with one"
+        raise ConfigError(why, path=what)
     return timestamp.astimezone(UTC)

@@ -51,9 +51,7 @@ class RedundantRunSkipHandler:
     """
 
     def __init__(self, run: StatefulRun, name: str, *, selection: JsonValue = None) -> None:
-        self.slot = f"window:{name}"
-        self._run = run
-        self._bucket = _BUCKETS[run.options.bucket_duration]
+        self.slot, self._run, self._bucket = f"window:{name}", run, _BUCKETS[run.options.bucket_duration]
         # `digest` starts with the name of the hash; 64 bits of it suffice to tell selections apart.
         self.selection = digest(canonical(selection).encode()).partition(":")[2][:16]
         path = f"state of {run.log.key} {self.slot}"

@@ -97,9 +97,7 @@ class StaleEntityRemovalHandler:
     """
 
     def __init__(self, run: StatefulRun, name: str, *, spared: Callable[[str], bool] = lambda _: False) -> None:
-        self.slot = f"entities:{name}"
-        self._run = run
-        self._spared = spared
+        self.slot, self._run, self._spared = f"entities:{name}", run, spared
         path = f"state of {run.log.key} {self.slot}"
         shown = run.shown(self.slot, ENTITIES)
         self._shown = read_sets(shown, path)
@@ -119,9 +117,8 @@ class StaleEntityRemovalHandler:
     def add(self, id: str, scope: str = "") -> None:
         """Record an entity that the source has. Call it before `reconcile`."""
         if self._reconciled:
-            raise BugError(
-                f"{self.slot}: an entity was added after `reconcile`; call it once, after everything was read"
-            )
+            why = f"{self.slot}: an entity was added after `reconcile`; call it once, after everything was read"
+            raise BugError(why)
         self._scope(scope).present.add(id)
 
     def mention(self, id: str) -> None:

@@ -47,8 +47,7 @@ class MemoryLayer:
     """A layer in memory that is not stored in a file yet."""
 
     def __init__(self, texts: Texts) -> None:
-        self.texts = texts
-        self.get = texts.get
+        self.texts, self.get = texts, texts.get
 
     def sorted_from(self, key: str, *, back: bool = False) -> Iterator[tuple[str, str | None]]:
         return ((each, self.texts[each]) for each in sorted(self.texts, reverse=back) if (each < key) is back)

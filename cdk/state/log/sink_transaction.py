@@ -63,8 +63,7 @@ class SinkTransaction:
     def __init__(self, log: StateLog, sink: MarkedSink) -> None:
         self.sink = sink
         self.marker: str | None = None
-        self._log = log
-        self._slot = f"sink:{sink.name}"
+        self._log, self._slot = log, f"sink:{sink.name}"
 
     def reconcile(self, at: int | None, *, trusting: bool) -> None:
         """Bring the log in line with the sink: append the missing record of rows that were already committed.

@@ -33,9 +33,7 @@ class StateLog:
         secrets: Iterable[str] = (),
         max_checkpoint_state_size: int = 2**24,
     ) -> None:
-        self.store = store
-        self.key = key
-        self.clock = clock
+        self.store, self.key, self.clock = store, key, clock
         self._values = ValueCheck(secrets, max_checkpoint_state_size)
 
     def head(self) -> StateRecord | None:

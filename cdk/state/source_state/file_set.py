@@ -96,8 +96,7 @@ class FileSet:
         if lookback < 1:
             raise ConfigError(f"found {lookback}, expected at least 1", path="lookback")
         self._order: Order = order
-        self._key = _KEYS[order]
-        self._lookback, self._on_change = lookback, on_change
+        self._key, self._lookback, self._on_change = _KEYS[order], lookback, on_change
         self._floor: SourceFile | None = None
         self._read: dict[str, SourceFile] = {}
         self._pending: dict[str, SourceFile] = {}

@@ -103,9 +103,8 @@ class LocalStore(ObjectStore):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 holder = os.pread(file, 100, 0).decode(errors="replace").strip() or "another process"
-                raise StateConflict(
-                    f"{holder} runs the pipeline {str(key)!r}; wait for it to end, or stop it", path=str(path)
-                ) from None
+                why = f"{holder} runs the pipeline {str(key)!r}; wait for it to end, or stop it"
+                raise StateConflict(why, path=str(path)) from None
             os.ftruncate(file, 0)
             os.pwrite(file, f"process {os.getpid()}\n".encode(), 0)
             yield

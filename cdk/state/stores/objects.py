@@ -56,10 +56,8 @@ class ObjectStore(ABC):
             raise
         self._delete(path)
         if problem := _problem_of(first=first, second=second, stored=stored):
-            raise ConfigError(
-                f"{problem}; use a store with conditional writes (PUT with If-None-Match), or `type: sql`",
-                path=self.location,
-            )
+            why = f"{problem}; use a store with conditional writes (PUT with If-None-Match), or `type: sql`"
+            raise ConfigError(why, path=self.location)
 
     def create(self, key: StateKey, seq: int, record: bytes) -> bool:
         return self._create(_record(key, seq), record)

@@ -29,10 +29,8 @@ class StateKey(Struct, frozen=True, order=True):
     def __post_init__(self) -> None:
         for what, name in (("namespace", self.namespace), ("pipeline", self.pipeline)):
             if not STATE_NAME.fullmatch(name):
-                raise ConfigError(
-                    f"found the {what} {name!r}, expected 1 to 200 letters, digits, '.', '_' and '-', no '.' first",
-                    path="state",
-                )
+                why = f"found the {what} {name!r}, expected 1 to 200 letters, digits, '.', '_' and '-', no '.' first"
+                raise ConfigError(why, path="state")
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.pipeline}"

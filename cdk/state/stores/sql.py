@@ -162,10 +162,8 @@ class SqlStore:
         with self._begin() as connection:
             limit = connection.execute(sa.text("SELECT @@max_allowed_packet")).scalar_one()
         if size + size // 20 > limit:  # a byte in 37 of a compressed blob is escaped
-            raise ConfigError(
-                f"found a value of {size} bytes, expected less than max_allowed_packet, {limit}; set it higher",
-                path=self.location,
-            ) from error
+            why = f"found a value of {size} bytes, expected less than max_allowed_packet, {limit}; set it higher"
+            raise ConfigError(why, path=self.location) from error
 
     def _select(self, table: sa.Table, column: sa.Column[Any], *where: sa.ColumnElement[bool]) -> list[Any]:
         """Return a column of the selected rows; empty if the table does not exist, as nothing was ever written."""

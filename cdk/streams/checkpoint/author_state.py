@@ -24,8 +24,7 @@ class AuthorState:
     """
 
     def __init__(self, stream: Stream, slice: Slice) -> None:
-        self._stream = stream
-        self._field = stream.cursor_field or ""
+        self._stream, self._field = stream, stream.cursor_field or ""
         self._started = bool(slice.start.cursor)
         self._state: object = (slice.start.cursor or {}).get(self._field)
         self._rank = self._start = _rank(self._state)

@@ -69,8 +69,7 @@ def _forms(value: FieldValue) -> Iterator[FieldValue]:
         case int() if not isinstance(value, bool) and abs(value) < _EXACT:
             yield from (value, float(value), canonical(value), canonical(float(value)))
         case _:
-            yield value
-            yield canonical(value)
+            yield from (value, canonical(value))
 
 
 def _names(fields: FieldValue, path: str = "") -> frozenset[str]:

@@ -83,8 +83,7 @@ class PartitionReader(CheckpointReader):
     ends_early = was_finished = resumes_at_page = False
 
     def __init__(self, partition: Partition, position: Position) -> None:
-        self.partition = partition
-        self._reported = position
+        self.partition, self._reported = partition, position
 
     @property
     @abstractmethod
@@ -154,8 +153,7 @@ class PageCheckpointReader(PartitionReader):
             of_partition = f" of {partition.key}" if partition else ""
             self.mismatch = f"the state{of_partition} has windows of a cursor, but the stream has no cursor"
             position = Start()
-        self._position = position
-        self._keeps_cursor, self.resumes_at_page = keeps_cursor, not keeps_cursor
+        self._position, self._keeps_cursor, self.resumes_at_page = position, keeps_cursor, not keeps_cursor
         self._planned = self._finished = position.done and not keeps_cursor
 
     @property

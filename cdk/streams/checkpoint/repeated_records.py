@@ -34,8 +34,7 @@ class Undated:
     """
 
     def __init__(self, remembered: Edge | None) -> None:
-        self._remembered = remembered
-        self._counts = {} if remembered is None else remembered.undated
+        self._remembered, self._counts = remembered, {} if remembered is None else remembered.undated
         self._claimed: dict[str, int] = {}
         self._giver: OpenedWindow | None = None
 

@@ -105,9 +105,8 @@ def chosen_streams(
             raise ConfigError(f"the source has no stream {name!r}{did_you_mean(name, known)}", path=where)
         if len(meant) > 1:
             where = Location(keys=("streams", name))
-            raise ConfigError(
-                f"found {name!r}, which is {' and '.join(map(repr, meant))}; name one of them", path=where
-            )
+            why = f"found {name!r}, which is {' and '.join(map(repr, meant))}; name one of them"
+            raise ConfigError(why, path=where)
         options[meant[0]] = stream_options
     return [(stream, options[name]) for name, stream in known.items() if name in options]
 
@@ -138,9 +137,8 @@ def plan_stream(
     if sync_mode == "incremental" and not stream.incremental:
         raise ConfigError("the stream has no cursor; use full_refresh", path=where.below("sync_mode"))
     if sync_mode == "incremental" and traits.hidden_until_complete:
-        raise ConfigError(
-            "an incremental sync adds to its table; use append or append_dedup", path=where.below("write_mode")
-        )
+        why = "an incremental sync adds to its table; use append or append_dedup"
+        raise ConfigError(why, path=where.below("write_mode"))
     if traits.one_row_per_key and not stream.primary_key:
         raise ConfigError(
             f"{write_mode} keeps one row per primary key, but the stream has none; name its "
@@ -181,10 +179,8 @@ def _as_read(stream: Stream, options: StreamOptions, sync_mode: SyncMode, traits
         # If the source refuses a saved page token, the slice is read again, which must not duplicate rows.
         return stream if traits.repeats_rows else stream.resuming_pages()
     if sync_mode == "incremental":
-        raise ConfigError(
-            "an incremental sync requests only what is new, by its cursor; use full_refresh",
-            path=where.below("follow_source"),
-        )
+        why = "an incremental sync requests only what is new, by its cursor; use full_refresh"
+        raise ConfigError(why, path=where.below("follow_source"))
     try:
         return stream.conditional()
     except ConfigError as error:
@@ -200,10 +196,8 @@ def _forget_after(options: StreamOptions, sync_mode: SyncMode, traits: Traits, w
     after = options.forget_partitions_after
     if sync_mode == "full_refresh":
         if after is not None:
-            raise ConfigError(
-                "the state of a full refresh has no partitions to forget; leave it out",
-                path=where.below("forget_partitions_after"),
-            )
+            why = "the state of a full refresh has no partitions to forget; leave it out"
+            raise ConfigError(why, path=where.below("forget_partitions_after"))
         return None
     if after is None:
         replaces = traits.merges and not options.history and options.deletes == "soft"
@@ -225,9 +219,8 @@ def _check_name(name: str, where: Location) -> None:
         problem = f"whose name has {size} bytes, expected at most {_LONGEST_NAME}"
     else:
         return
-    raise ConfigError(
-        f"a table cannot lie in a folder {problem}; rename the stream, or leave it out of `streams`", path=where
-    )
+    why = f"a table cannot lie in a folder {problem}; rename the stream, or leave it out of `streams`"
+    raise ConfigError(why, path=where)
 
 
 def _check_replaces(options: StreamOptions, sync_mode: SyncMode, write_mode: WriteModeName, where: Location) -> None:
@@ -237,10 +230,8 @@ def _check_replaces(options: StreamOptions, sync_mode: SyncMode, write_mode: Wri
     traits = traits_of(write_mode)
     if traits.repeats_rows or (traits.merges and options.remove_stale is None):
         other = FULL_REFRESH_DEFAULT if traits.repeats_rows else f"{where}.remove_stale with removal: hard"
-        raise ConfigError(
-            f"rows of earlier generations should be removed, but {write_mode} keeps them; use {other}",
-            path=where.below("minimum_generation_id"),
-        )
+        why = f"rows of earlier generations should be removed, but {write_mode} keeps them; use {other}"
+        raise ConfigError(why, path=where.below("minimum_generation_id"))
 
 
 def check_apart(plans: list[StreamPlan]) -> None:
@@ -248,9 +239,8 @@ def check_apart(plans: list[StreamPlan]) -> None:
     roots = [folder for plan in plans for folder in (plan.root, plan.history) if folder is not None]
     for n, root in enumerate(roots):
         if any(root.inside(other) for other in roots):
-            raise ConfigError(
-                f"the table {root} would lie inside another stream's; leave one of them out", path=_STREAMS
-            )
+            why = f"the table {root} would lie inside another stream's; leave one of them out"
+            raise ConfigError(why, path=_STREAMS)
         if root in roots[:n]:
             raise ConfigError(f"two tables would lie at {root}; rename a stream, or keep no history", path=_STREAMS)
 

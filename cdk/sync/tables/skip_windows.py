@@ -45,10 +45,8 @@ class SkipWindows:
         """
         self._pipeline, self._options, self._secrets, self._started = pipeline, options, tuple(secrets), started
         if pipeline.state.state_provider is None or not pipeline.state.enabled:
-            raise ConfigError(
-                "it needs a state log, which stores the windows that were read; set state.state_provider",
-                path="skip_redundant_runs",
-            )
+            why = "it needs a state log, which stores the windows that were read; set state.state_provider"
+            raise ConfigError(why, path="skip_redundant_runs")
         self._handled = options.handled(ignore_old_state=pipeline.state.ignore_old_state)
         self._handlers: dict[str, RedundantRunSkipHandler] = {}
         self._logged_states: Mapping[str, int] = {}

@@ -58,9 +58,8 @@ def check_removal(plan: StreamPlan, options: RemoveStaleOptions) -> None:
     """Raise ConfigError if the stream's modes cannot tell which rows a complete read did not see."""
     where = plan.where.below("remove_stale")
     if plan.sync_mode == "incremental":
-        raise ConfigError(
-            "an incremental sync reads only what is new, and cannot tell what is missing; use full_refresh", path=where
-        )
+        why = "an incremental sync reads only what is new, and cannot tell what is missing; use full_refresh"
+        raise ConfigError(why, path=where)
     if plan.traits.hidden_until_complete and (more := options.model_fields_set - _OF_OVERWRITES):
         raise ConfigError(
             f"an overwrite leaves no rows of earlier reads; of these options it supports "
@@ -68,9 +67,8 @@ def check_removal(plan: StreamPlan, options: RemoveStaleOptions) -> None:
             path=where,
         )
     if not (plan.traits.one_row_per_key or plan.traits.hidden_until_complete):
-        raise ConfigError(
-            "only tables with one row per key can tell which rows are missing; use append_dedup", path=where
-        )
+        why = "only tables with one row per key can tell which rows are missing; use append_dedup"
+        raise ConfigError(why, path=where)
 
 
 def removal_of(plan: StreamPlan, state: StateOptions) -> RemovalRequest | None:

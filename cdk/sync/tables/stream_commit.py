@@ -246,8 +246,7 @@ class FileLosses:
     """Counts how often in a row files of a stream were lost before their commit."""
 
     def __init__(self, root: Folder, stream: str) -> None:
-        self._root, self._stream = root, stream
-        self._in_a_row, self._before_commit = 0, False
+        self._root, self._stream, self._in_a_row, self._before_commit = root, stream, 0, False
 
     def before_commit(self, error: FilesMissing) -> None:
         """Note that files were lost before the next commit; a loss in that commit is not counted a second time.

@@ -240,9 +240,8 @@ def identity(plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnT
     fields: list[str] = []
     for path in stream.key_paths:
         if len(path) > 1:
-            raise ConfigError(
-                f"{'.'.join(path)} lies inside another field; a primary key consists of columns", path=where
-            )
+            why = f"{'.'.join(path)} lies inside another field; a primary key consists of columns"
+            raise ConfigError(why, path=where)
         name = column_name(path[0]) or path[0]
         if name not in schema.names:
             if path[0] in declared_columns(plan):
@@ -258,9 +257,8 @@ def identity(plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnT
             )
         kind = schema.field(name).type
         if pa.types.is_nested(kind) or not writable(kind):
-            raise ConfigError(
-                f"{path[0]!r} is {kind}; expected a string, an integer, a double or a timestamp", path=where
-            )
+            why = f"{path[0]!r} is {kind}; expected a string, an integer, a double or a timestamp"
+            raise ConfigError(why, path=where)
         keys.append(name)
         fields.append(path[0])
     return Identity(tuple(keys), _cursor(plan, schema, declared), plan.hard_deletes, tuple(fields))

@@ -81,9 +81,8 @@ class StreamTraits(Struct, frozen=True):
             case ManifestStream(reader=RecoveringReader(inner=PageReader() as reader)):
                 return cls._of_manifest(reader)
             case ManifestStream(reader=reader):
-                raise NotSimulated(
-                    f"its retriever ({type(reader).__module__.rpartition('.')[2]}) does not read plain pages"
-                )
+                why = f"its retriever ({type(reader).__module__.rpartition('.')[2]}) does not read plain pages"
+                raise NotSimulated(why)
             case HttpStream() if type(stream).parse is HttpStream.parse and type(stream.decoder) is JsonDocument:
                 paginator = stream.paginator
                 deciding_paths = paginator.deciding_paths if isinstance(paginator, DoubtsEnd | LinkHeader) else ()

@@ -73,9 +73,8 @@ def draft_of(description: Description) -> Draft:
             or "there is no GET and no POST that searches"
         )
         unread = f"; {_NOT_READ} {', '.join(outside)}" if (outside := description.not_read()) else ""
-        raise ConfigError(
-            f"no operation in it returns a collection of records: {listed}{unread}", path=description.name
-        )
+        why = f"no operation in it returns a collection of records: {listed}{unread}"
+        raise ConfigError(why, path=description.name)
     candidates = [
         _Candidate(name, operations[path], collections[path], schemas.fields(collections[path].items))
         for path, name in _names({path: operations[path].resource_path for path in collections}).items()

@@ -129,13 +129,8 @@ class Requester(RequestOptionsProvider, ABC):
 
 
 _WITH_EXTRA = (
-    "_get_url",
-    "_join_url",
-    "_request_headers",
-    "_request_params",
-    "_request_body_data",
-    "_request_body_json",
-)
+    "_get_url", "_join_url", "_request_headers", "_request_params", "_request_body_data", "_request_body_json",
+)  # fmt: skip
 """The methods that combine the requester's parts of a request with those of the page and the slice."""
 
 

@@ -23,8 +23,7 @@ class ResponseFacade(requests.Response):
 
     def __init__(self, native: Response) -> None:
         super().__init__()
-        self.native = native
-        self.status_code, self.url = native.status, native.url
+        self.native, self.status_code, self.url = native, native.status, native.url
         self.headers = CaseInsensitiveDict(native.headers)
         self.encoding = get_encoding_from_headers(self.headers)
         self._content, self._content_consumed = native.body, True

@@ -13,20 +13,10 @@ from cdk.rest import path as value_at
 from cdk.rest.auth.tokens import TokenNotIssued, held_tokens
 
 _CREDENTIALS = "credentials"
-_PASSED_ON = frozenset(
-    (
-        "scopes",
-        "access_token_name",
-        "expires_in_name",
-        "refresh_token_name",
-        "refresh_request_body",
-        "refresh_request_headers",
-        "grant_type_name",
-        "grant_type",
-        "client_id_name",
-        "client_secret_name",
-    )
-)
+_PASSED_ON = frozenset({
+    "scopes", "access_token_name", "expires_in_name", "refresh_token_name", "refresh_request_body",
+    "refresh_request_headers", "grant_type_name", "grant_type", "client_id_name", "client_secret_name",
+})  # fmt: skip
 """Settings that are passed to DeclarativeOauth2Authenticator."""
 
 

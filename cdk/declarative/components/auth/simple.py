@@ -48,9 +48,8 @@ class ApiKeyAuthenticator(AnyAuthenticator):
     def build(self, ctx: BuildContext) -> Authenticator | None:
         """Build the authenticator. Raises ManifestError: when the place for the key is missing, or given twice."""
         if (self.header is None) == (self.inject_into is None):
-            raise ManifestError(
-                f"{ctx.where(self, 'inject_into')}: either inject_into or header is required; set one of them"
-            )
+            why = f"{ctx.where(self, 'inject_into')}: either inject_into or header is required; set one of them"
+            raise ManifestError(why)
         key = ctx.expression(self, "api_token").text
         option = self.inject_into
         name = (ctx.expression(self, "header").text(),) if option is None else option.path(ctx)
@@ -120,9 +119,8 @@ class SelectiveAuthenticator(AnyAuthenticator):
         name = path(*self.authenticator_selection_path)(ctx.config)
         known = ", ".join(sorted(self.authenticators))
         if name is None:
-            raise ConfigError(
-                f"the config has no value at {where}, which selects the authenticator; set it to one of {known}"
-            )
+            why = f"the config has no value at {where}, which selects the authenticator; set it to one of {known}"
+            raise ConfigError(why)
         chosen = self.authenticators.get(str(name))
         if chosen is None:
             hint = did_you_mean(str(name), self.authenticators)

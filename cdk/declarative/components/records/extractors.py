@@ -71,9 +71,8 @@ class RecordExpander(Component):
             cut = records_expand.Truncation(_single(self, ctx, "truncation_indicator_path"), fetch)
         elif self.truncated_list_retriever is not None:
             where = ctx.where(self, "truncated_list_retriever")
-            raise ManifestError(
-                f"{where}: needs `truncation_indicator_path`, which tells when a list is truncated; set it"
-            )
+            why = f"{where}: needs `truncation_indicator_path`, which tells when a list is truncated; set it"
+            raise ManifestError(why)
         single = cut is not None and cut.fetch is not None
         return records_expand.Expander(
             _single(self, ctx, "expand_records_from_field")

@@ -1,8 +1,7 @@
 """RecordFilter: decides which records to keep."""
 
-from cdk.base.values import JsonObject
 from cdk.declarative.components.records.transformations import Text
-from cdk.declarative.model.context import BuildContext, Names
+from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.request_plug_points import AnyRecordFilter, Select
 
 
@@ -21,13 +20,6 @@ class RecordFilter(AnyRecordFilter):
         condition = ctx.expression(self, "condition")
         template = condition.template
         if template is None or condition.fixed:
+            return lambda records, names: records if condition.true(names) else []
 
-            def all_or_none(records: list[JsonObject], names: Names) -> list[JsonObject]:
-                return records if condition.true(names) else []
-
-            return all_or_none
-
-        def select(records: list[JsonObject], names: Names) -> list[JsonObject]:
-            return template.matching(condition.scope(names), records)
-
-        return select
+        return lambda records, names: template.matching(condition.scope(names), records)

@@ -139,9 +139,8 @@ class _HttpRequester:
 
     def draft(self, names: Names) -> RequestBuilder:
         if self.properties is not None and not isinstance(names.get(PROPERTIES), list):
-            raise ManifestError(
-                f"{self._where}: query_properties are supported only in the requester of a SimpleRetriever"
-            )
+            why = f"{self._where}: query_properties are supported only in the requester of a SimpleRetriever"
+            raise ManifestError(why)
         draft = RequestBuilder(self._method, self._url(names), self._where, stream=self._stream)
         if self._scope is not None:
             draft.scope = self._scope()

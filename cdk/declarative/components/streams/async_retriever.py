@@ -58,9 +58,8 @@ class AsyncJobStatusMap(Component):
             for word in getattr(self, kind):
                 if meanings.setdefault(word, kind) != kind:
                     where = ctx.where(self, kind)
-                    raise ManifestError(
-                        f"{where}: {word!r} is already listed in {meanings[word]}; keep it in one of the lists"
-                    )
+                    why = f"{where}: {word!r} is already listed in {meanings[word]}; keep it in one of the lists"
+                    raise ManifestError(why)
         return meanings
 
 
@@ -230,9 +229,8 @@ class _Api:
         targets: list[str] = []
         for target in chain.from_iterable(self._target.values(response)):
             if not isinstance(target, str):
-                raise DecodeError(
-                    f"{response.request}: found {json_kind(target)} as a download target, expected a string"
-                )
+                why = f"{response.request}: found {json_kind(target)} as a download target, expected a string"
+                raise DecodeError(why)
             targets.append(target)
         if not targets and (absence := self._target.absence(response)):
             return (), (

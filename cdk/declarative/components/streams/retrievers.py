@@ -40,12 +40,8 @@ from cdk.rest import JsonDocument
 from cdk.state.window import Window
 
 _NOT_IN_REQUEST = (
-    "authenticator",
-    "error_handler",
-    "use_cache",
-    "connect_timeout_in_seconds",
-    "read_timeout_in_seconds",
-)
+    "authenticator", "error_handler", "use_cache", "connect_timeout_in_seconds", "read_timeout_in_seconds",
+)  # fmt: skip
 """Fields of a requester that change how a request is sent, but not its content."""
 
 _BATCH = 100

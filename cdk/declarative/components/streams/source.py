@@ -175,9 +175,8 @@ def check_available(stream: Stream) -> None:
     try:
         slice = stream.checkpoint_reader(StreamState()).next()
         if slice is None:
-            raise ManifestError(
-                "it has no partitions to read; perhaps its parent stream or its list of values is empty"
-            )
+            why = "it has no partitions to read; perhaps its parent stream or its list of values is empty"
+            raise ManifestError(why)
         pages = iter(read_slice(stream, slice))
         page = next(pages, None)
         if page is not None:

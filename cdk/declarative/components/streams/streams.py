@@ -212,9 +212,8 @@ class StateDelegatingStream(AnyStream):
     def __post_init__(self) -> None:
         names = {self.name, self.full_refresh_stream.name, self.incremental_stream.name}
         if len(names) > 1:
-            raise ValueError(
-                f"found the names {', '.join(sorted(map(repr, names)))}, expected one for all three streams"
-            )
+            why = f"found the names {', '.join(sorted(map(repr, names)))}, expected one for all three streams"
+            raise ValueError(why)
 
     def build(self, ctx: BuildContext, *, as_parent: bool = False) -> DelegatingStream:
         """Build the stream, which chooses between the two ways when a read starts."""
