@@ -191,10 +191,8 @@ class ConnectorExit(FatalError):
     """The connector tried to end the process (`sys.exit`). Built from that exception."""
 
     def __init__(self, exit: SystemExit, *, stream: str = "") -> None:
-        super().__init__(
-            f"the connector ended the process with {exit.code!r} (sys.exit); have it raise an error that says why",
-            stream=stream,
-        )
+        text = f"the connector ended the process with {exit.code!r} (sys.exit); have it raise an error that says why"
+        super().__init__(text, stream=stream)
 
 
 class BugError(CdkError):

@@ -241,11 +241,8 @@ def _partitions(items: JsonValue, path: str) -> StoredPositions:
                 text = entry_text(position_of(cursor, f"{path}[{i}].cursor"), at)
                 key = _partition(fields, f"{path}[{i}].partition").key
                 if texts.setdefault(key, text) != text:
-                    raise BadState(
-                        f"{path}[{i}].partition",
-                        fields,
-                        "a partition that is listed once; another entry has another position",
-                    )
+                    words = "a partition that is listed once; another entry has another position"
+                    raise BadState(f"{path}[{i}].partition", fields, words)
             case _:
                 raise BadState(f"{path}[{i}]", item, '{"partition": {...}, "cursor": {...}}')
     return StoredPositions(LayeredMap.of(texts))

@@ -39,12 +39,8 @@ def load_state(path: Path | None, streams: Collection[str] | None) -> list[Airby
             logger.warning("%s: the state of %r is null: the stream is read from its start", path, name)
         for name in [item.stream_descriptor.name for item in _stream_states(message)] + list(message.data or ()):
             if streams is not None and name not in streams:
-                logger.warning(
-                    "%s: found a state of %r, a stream that the source does not have%s",
-                    path,
-                    name,
-                    did_you_mean(name, streams),
-                )
+                text = "%s: found a state of %r, a stream that the source does not have%s"
+                logger.warning(text, path, name, did_you_mean(name, streams))
     return messages
 
 

@@ -305,8 +305,5 @@ def _not_restorable(location: StreamLocation, to: int, why: str) -> StateError:
 
 
 def _overtaken(location: StreamLocation) -> StateConflict:
-    return StateConflict(
-        "a sync moved this stream's state in the meantime; nothing was changed. Try again when it has ended",
-        stream=location.stream,
-        path=str(location.root),
-    )
+    text = "a sync moved this stream's state in the meantime; nothing was changed. Try again when it has ended"
+    return StateConflict(text, stream=location.stream, path=str(location.root))

@@ -64,11 +64,8 @@ def both(first: Plain | None, second: Plain | None) -> Plain | None:
 def warn_of_schema_mistakes(stream: str, schema: JsonValue) -> None:
     """Log the mistakes in a stream's schema, once per stream: nothing else would report them."""
     if problems := schema_mistakes(schema):
-        logger.warning(
-            "%s: its schema has mistakes: %s. Until they are corrected, these fields accept any value",
-            stream,
-            "; ".join(first_few(problems, _MOST)),
-        )
+        text = "%s: its schema has mistakes: %s. Until they are corrected, these fields accept any value"
+        logger.warning(text, stream, "; ".join(first_few(problems, _MOST)))
 
 
 def schema_mistakes(schema: JsonValue) -> list[str]:

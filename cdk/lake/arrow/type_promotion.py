@@ -91,18 +91,14 @@ def _has_field(kind: pa.StructType, name: str) -> bool:
 def _scalar(old: pa.DataType, new: pa.DataType, *, exact: bool) -> pa.DataType | None:
     """Return the scalar type that holds both; None: only a string does."""
     for first, second in ((old, new), (new, old)):
+        signed = pa.types.is_signed_integer(first)
         if (
-            pa.types.is_signed_integer(first)
-            and pa.types.is_signed_integer(second)
-            and first.bit_width <= second.bit_width
+            (signed and pa.types.is_signed_integer(second) and first.bit_width <= second.bit_width)
+            or (signed and second == BIG_INTEGER)
+            or (pa.types.is_floating(first) and second == pa.float64())
+            or (first == pa.date32() and second in (TIMESTAMP_UTC, TIMESTAMP_NTZ))
         ):
             return second
-        if pa.types.is_floating(first) and second == pa.float64():
-            return second
-        if pa.types.is_signed_integer(first) and second == BIG_INTEGER:
-            return second
-        if first == pa.date32() and second in (TIMESTAMP_UTC, TIMESTAMP_NTZ):
-            return second
-        if pa.types.is_signed_integer(first) and pa.types.is_floating(second):
+        if signed and pa.types.is_floating(second):
             return None if exact and first.bit_width > _SURELY_EXACT_BITS else pa.float64()
     return None

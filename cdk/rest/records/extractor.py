@@ -224,10 +224,6 @@ class ExtractorGroup(Extractor):
         if not self.skip_empty or all(page):
             return page
         checked = CountedRecords([record for record in page if record], raw_count(page))
-        logger.warning(
-            "%s: %d empty records of extractor %d are left out; the body may say why they are empty",
-            response.request,
-            len(page) - len(checked),
-            number + 1,
-        )
+        text = "%s: %d empty records of extractor %d are left out; the body may say why they are empty"
+        logger.warning(text, response.request, len(page) - len(checked), number + 1)
         return checked

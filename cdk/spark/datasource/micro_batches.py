@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.values import FieldValue, canonical
-from cdk.state.position import Checkpoint, Done, Edge, Position
+from cdk.state.position import Checkpoint, Done, Edge, Position, Start
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.window import Window
@@ -117,22 +117,17 @@ def micro_batch_reader(
 class _BatchPartitionReader(PartitionReader):
     """The slices of one partition up to the end of a batch. Its position is that after the last one handed out."""
 
+    position: Position = Start()
+    finished = False
+
     def __init__(self, cursor: Cursor | None, partition: Partition, position: Position, bound: Bound | None) -> None:
         super().__init__(partition, position)
-        self._position, self._planned, self.counts_pages = position, False, cursor is None
+        self.position, self.counts_pages = position, cursor is None
         self._slices = _partition(cursor, partition, position, bound)
 
-    @property
-    def position(self) -> Position:
-        return self._position
-
-    @property
-    def finished(self) -> bool:
-        return self._planned
-
     def next(self) -> Slice | None:
-        slice, self._position = next(self._slices, (None, self._position))
-        self._planned = slice is None
+        slice, self.position = next(self._slices, (None, self.position))
+        self.finished = slice is None
         return slice
 
     def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
@@ -162,12 +157,8 @@ def slices_between(
         for slice, reached in _partition(stream.cursor, partition, before, bound):  # noqa: B007 - the last one counts
             yield slice
         if reached != position:
-            raise BadState(
-                f"the offset of {stream.name} {bare.key}",
-                reached,
-                f"{position}, as the query has saved it; change a stream's cursor only between two queries",
-                stream=stream.name,
-            )
+            text = f"{position}, as the query has saved it; change a stream's cursor only between two queries"
+            raise BadState(f"the offset of {stream.name} {bare.key}", reached, text, stream=stream.name)
 
 
 def _partition(

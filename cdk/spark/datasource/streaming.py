@@ -99,11 +99,8 @@ class Offsets(Struct, frozen=True):
         )
 
     def _foreign(self, actual: str, expected: str, do: str) -> StateError:
-        return StateError(
-            f"found the offset of {actual} in the query's checkpoint, expected that of {expected}: {do}",
-            path=self._path,
-            stream=self.stream.name,
-        )
+        text = f"found the offset of {actual} in the query's checkpoint, expected that of {expected}: {do}"
+        return StateError(text, path=self._path, stream=self.stream.name)
 
     @property
     def _path(self) -> str:

@@ -147,33 +147,28 @@ class PageCheckpointReader(PartitionReader):
     then leaves that value instead of `Done`, and the next sync continues from it.
     """
 
+    position: Position = Start()
+    finished = False
+
     def __init__(self, partition: Partition, position: Position, *, keeps_cursor: bool = False) -> None:
         super().__init__(partition, position)
         if not keeps_cursor and (position.resume is not None or position.edge is not None):
             of_partition = f" of {partition.key}" if partition else ""
             self.mismatch = f"the state{of_partition} has windows of a cursor, but the stream has no cursor"
             position = Start()
-        self._position, self._keeps_cursor, self.resumes_at_page = position, keeps_cursor, not keeps_cursor
-        self._planned = self._finished = position.done and not keeps_cursor
-
-    @property
-    def position(self) -> Position:
-        return self._position
-
-    @property
-    def finished(self) -> bool:
-        return self._finished
+        self.position, self._keeps_cursor, self.resumes_at_page = position, keeps_cursor, not keeps_cursor
+        self._planned = self.finished = position.done and not keeps_cursor
 
     def next(self) -> Slice | None:
         if self._planned:
             return None
         self._planned = True
-        return Slice(self.partition, start=Start() if self._position.done else self._position)
+        return Slice(self.partition, start=Start() if self.position.done else self.position)
 
     def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:  # noqa: ARG002
-        self._finished = position.done
+        self.finished = position.done
         if not (position.done and self._keeps_cursor):
-            self._position = position
-        elif self._position.paging is not None:
+            self.position = position
+        elif self.position.paging is not None:
             # The author has set no state, so the next read starts where this one did.
-            self._position = Checkpoint(self._position.cursor) if self._position.cursor else Start()
+            self.position = Checkpoint(self.position.cursor) if self.position.cursor else Start()

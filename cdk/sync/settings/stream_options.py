@@ -57,10 +57,5 @@ class SkipOptions(BaseModel):
 
     def handled(self, *, ignore_old_state: bool) -> StatefulOptions:
         """Convert to options of `RedundantRunSkipHandler`. ignore_old_state: from the pipeline's `state`."""
-        return StatefulOptions(
-            enabled=True,
-            ignore_old_state=ignore_old_state,
-            force_rerun=self.force_rerun,
-            bucket_duration=self.bucket_duration,
-            settle=self.settle,
-        )
+        same = self.model_dump(include={"force_rerun", "bucket_duration", "settle"})
+        return StatefulOptions(enabled=True, ignore_old_state=ignore_old_state, **same)

@@ -82,12 +82,8 @@ def _empty(subject: SuiteSubject, stream: Stream) -> Nonconforming:
     if stream.incremental and stream.checkpoint_reader(StreamState()).next() is None:
         problem = f": there is nothing to read before {subject.now():%Y-%m-%dT%H:%M:%SZ}, the present of the suite"
         advice = "set the suite's `now` to a time after the start of the cursor, or the start to an earlier one"
-    return Nonconforming(
-        f"the read returns no record{problem}, so the stream cannot be checked",
-        where=stream.name,
-        expected="at least one record",
-        advice=advice,
-    )
+    text = f"the read returns no record{problem}, so the stream cannot be checked"
+    return Nonconforming(text, where=stream.name, expected="at least one record", advice=advice)
 
 
 def check_warnings(subject: SuiteSubject, may_warn: Sequence[str]) -> None:

@@ -222,11 +222,7 @@ class DynamicSchemaLoader(AnySchemaLoader):
 
 
 def _target_schema(target: str | list[str] | ComplexFieldType) -> JsonObject:
-    match target:
-        case ComplexFieldType():
-            return target.schema_of()
-        case _:
-            return _type_schema(target)
+    return target.schema_of() if isinstance(target, ComplexFieldType) else _type_schema(target)
 
 
 def _type_schema(kind: JsonValue) -> JsonObject:

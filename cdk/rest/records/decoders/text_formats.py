@@ -188,11 +188,8 @@ class CsvRows(StreamedItems):
         repeated = [name for name, count in Counter(names).items() if count > 1 and name not in self._warned_of]
         if repeated:
             self._warned_of.update(repeated)
-            logger.warning(
-                "%s: the first row of the body names several columns %s; only the last of each is read",
-                response.request,
-                ", ".join(map(repr, repeated)),
-            )
+            text = "%s: the first row of the body names several columns %s; only the last of each is read"
+            logger.warning(text, response.request, ", ".join(map(repr, repeated)))
 
     def _warn_of_delimiter(self, response: Response, names: list[str]) -> None:
         other = other_delimiter(names, self.delimiter)
