@@ -207,9 +207,8 @@ def _page_guesses(name: str, detection: Detection) -> Iterator[Guess]:
     check = f"`spark-cdk detect {name}` shows the result of each"
     if detection.doubt:
         untold = tried or "neither request nor response shows how to request the next page"
-        yield Guess(
-            "pagination is MISSING: only one of several pages is read", f"there is {detection.doubt}; {untold}", check
-        )
+        text = "pagination is MISSING: only one of several pages is read"
+        yield Guess(text, f"there is {detection.doubt}; {untold}", check)
     else:
         why = tried or "the response has nothing that leads to the next page"
         yield Guess("no pagination: one page is read", why, check)
@@ -217,9 +216,8 @@ def _page_guesses(name: str, detection: Detection) -> Iterator[Guess]:
 
 def _field_guesses(records: Sequence[Record], key: str | None) -> Iterator[Guess]:
     count, check = f"of the first {len(records):,} records", "more records, or the API's documentation"
-    yield Guess(
-        f"schema: the types {'of the first record' if len(records) == 1 else count}", "no more were read", check
-    )
+    text = f"schema: the types {'of the first record' if len(records) == 1 else count}"
+    yield Guess(text, "no more were read", check)
     if len(records) == 1:
         yield Guess("no key", "of one record, each field is unique", check)
     elif key is None:

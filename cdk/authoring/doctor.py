@@ -193,9 +193,8 @@ def _clock_finding(exchanges: Sequence[Exchange], now: datetime) -> Finding:
             seconds = f"{skew.total_seconds():.0f} s apart from the clock of {origin(each.request.url)}"
             if skew <= _SKEW:
                 return Finding("clock", "ok", seconds)
-            return Finding(
-                "clock", "warning", seconds, "synchronize it with a time server: tokens and cursors depend on it"
-            )
+            words = "synchronize it with a time server: tokens and cursors depend on it"
+            return Finding("clock", "warning", seconds, words)
     return Finding("clock", "skipped", "no response says its time")
 
 

@@ -257,9 +257,8 @@ def find_stream(configured: ConfiguredAirbyteStream, offered: Mapping[StreamDesc
     if configured.sync_mode is SyncMode.INCREMENTAL:
         cursor_field = ".".join(configured.cursor_field or ())
         if stream.cursor_field is None:
-            logger.warning(
-                "%s has no cursor, so it is read in full, although the catalog selects incremental", descriptor
-            )
+            text = "%s has no cursor, so it is read in full, although the catalog selects incremental"
+            logger.warning(text, descriptor)
         elif cursor_field and cursor_field != stream.cursor_field:
             hint = did_you_mean(cursor_field, [stream.cursor_field])
             why = f"the catalog sets the cursor field {cursor_field!r} for {descriptor}, which has another one{hint}"

@@ -135,9 +135,8 @@ class _Circle:
             "the paginator "
         )
         if self._trail.noticed:
-            raise PaginationLoop(
-                f"{text}finds it and how it is sent; then reset the stream's state, which remembers the loop"
-            )
+            words = f"{text}finds it and how it is sent; then reset the stream's state, which remembers the loop"
+            raise PaginationLoop(words)
         self.error = PaginationLoop(
             f"{text}finds it and how it is sent. The next attempt continues with that page, and fails for good if it "
             "comes back to it"

@@ -24,9 +24,8 @@ def check_values(stream: Stream, state: StreamState) -> None:
         value = values.get(cursor.field)
         if value in (None, ""):
             if cursor.field in values:
-                logger.warning(
-                    "%s.%s is %s: it is read from its start", path, cursor.field, "null" if value is None else "empty"
-                )
+                text = "%s.%s is %s: it is read from its start"
+                logger.warning(text, path, cursor.field, "null" if value is None else "empty")
         elif cursor.greatest([value]) is None:
             raise BadState(f"{path}.{cursor.field}", value, cursor.order.expected, stream=stream.name)
 

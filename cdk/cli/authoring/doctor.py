@@ -94,9 +94,8 @@ def _of_pipeline(path: Path, secrets: Secrets, *, trusted: bool) -> Iterator[Fin
         events = ConfigEvents(secrets, config_file(path))
         settings, source = file_pipeline(path, secrets, trusted=trusted, events=events)
     except CdkError as error:
-        yield Finding(
-            "pipeline", "failed", str(error), f"correct it; `spark-cdk validate {path}` reports what else is wrong"
-        )
+        text = f"correct it; `spark-cdk validate {path}` reports what else is wrong"
+        yield Finding("pipeline", "failed", str(error), text)
         return
     yield Finding("pipeline", "ok", f"{path}: {settings.name}")
     yield from pipeline_findings(settings, source)

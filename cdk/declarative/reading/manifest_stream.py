@@ -147,9 +147,7 @@ class ManifestStream(DeclaredStream):
         shared, seconds = state.positions.get(WHOLE), state.extra.get("lookback_window")
         if not self.partitioned or self.cursor is None or shared is None or shared.cursor is None:
             return state
-        if shared.edge is not None:
-            return state
-        if not isinstance(seconds, int) or self.cursor.field not in shared.cursor:
+        if shared.edge is not None or not isinstance(seconds, int) or self.cursor.field not in shared.cursor:
             return state
         value = self.cursor.back(shared.cursor[self.cursor.field], timedelta(seconds=seconds))
         return state.with_(WHOLE, Checkpoint({**shared.cursor, self.cursor.field: value}))

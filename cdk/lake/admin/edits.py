@@ -141,9 +141,8 @@ def _full_refresh_from(saved: TableState, state: StreamState, stream: Stream, wh
     must have all rows of its read.
     """
     if state.after is None and not any(_is_open(position, stream) for position in state.positions.values()):
-        return _from_start(
-            what, saved, "The state is that of a complete read, and a full refresh reads everything again."
-        )
+        text = "The state is that of a complete read, and a full refresh reads everything again."
+        return _from_start(what, saved, text)
     if traits_of(saved.write_mode).hidden_until_complete:
         between = not saved.complete and saved.state is not None
         if between and state == state_of(stream, saved.state):

@@ -113,9 +113,8 @@ def _partitions(items: JsonValue, field: str, path: str) -> Iterator[JsonValue]:
 def _cursor(bookmark: Mapping[str, JsonValue], field: str, path: str) -> Mapping[str, JsonValue]:
     """Return a bookmark as a cursor value. Refuses progress markers, which record an incomplete read out of order."""
     if "progress_markers" in bookmark:
-        raise BadState(
-            path, "progress_markers", "a finished bookmark: complete the read in Singer, or remove the markers"
-        )
+        text = "a finished bookmark: complete the read in Singer, or remove the markers"
+        raise BadState(path, "progress_markers", text)
     key, value = bookmark.get("replication_key", field), bookmark.get("replication_key_value", bookmark.get(field))
     if key != field:
         raise BadState(f"{path}.replication_key", key, f"{field!r}, the stream's cursor")

@@ -129,9 +129,8 @@ def audit(root: Folder, stream: str = "") -> Audit:
             other_commits.append(OtherCommit(version, operation, gained))
         elif gained:
             other_commits.append(OtherCommit(version, operation, gained))
-            contradictions.append(
-                f"version {version}, {operation}, claims only to move rows, and has {_change(gained)}"
-            )
+            text = f"version {version}, {operation}, claims only to move rows, and has {_change(gained)}"
+            contradictions.append(text)
     in_files = _in_files(root, files, contradictions)
     return Audit(since, start, receipts, total, other_commits, counted_rows(files), in_files, contradictions)
 

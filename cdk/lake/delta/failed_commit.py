@@ -45,9 +45,8 @@ def repeat_if_changed(table: PinnedTable, attempt: Callable[[], T]) -> T:
         except Exception as error:
             if not attempts_left or not table.reopen_if_files_are_missing():
                 raise
-            logger.warning(
-                "%s: files of the table were removed while they were read (%s); trying again", table.root, error
-            )
+            text = "%s: files of the table were removed while they were read (%s); trying again"
+            logger.warning(text, table.root, error)
     raise AssertionError("the last attempt returns or raises")
 
 

@@ -37,9 +37,8 @@ class BrokenLog(UnreadableTable):
     """A file of a table's log is damaged or missing."""
 
     def __init__(self, root: Folder, name: str, problem: str, remedy: str, stream: str = "") -> None:
-        super().__init__(
-            f"the table's log is damaged: {problem}. {remedy}", path=f"{root}/_delta_log/{name}", stream=stream
-        )
+        text = f"the table's log is damaged: {problem}. {remedy}"
+        super().__init__(text, path=f"{root}/_delta_log/{name}", stream=stream)
 
 
 def actions_of(root: Folder, version: int, stream: str = "") -> list[Action]:
@@ -80,9 +79,8 @@ def check_log(root: Folder, stream: str) -> None:
         _check_checkpoint(root, summed, stream, is_redundant=commits.issuperset(range(before + 1, newest + 1)))
     for version in range(summed + 1, newest + 1):
         if version not in commits:
-            raise BrokenLog(
-                root, _file(version), "the file is missing, and newer commits exist", _MISSING_REMEDY, stream
-            )
+            text = "the file is missing, and newer commits exist"
+            raise BrokenLog(root, _file(version), text, _MISSING_REMEDY, stream)
         actions_of(root, version, stream)
 
 
@@ -102,9 +100,8 @@ def _check_checkpoint(root: Folder, version: int, stream: str, *, is_redundant: 
         )
     files = [name for name in root.join("_delta_log").names() if name.startswith(f"{version:020}.checkpoint.")]
     if not files:
-        raise BrokenLog(
-            root, _HINT, f"the log names checkpoint {version}, and none of its files exists", remedy, stream
-        )
+        text = f"the log names checkpoint {version}, and none of its files exists"
+        raise BrokenLog(root, _HINT, text, remedy, stream)
     for name in files:
         if why := _unreadable(root.join("_delta_log"), name):
             raise BrokenLog(root, name, f"the checkpoint cannot be read ({why})", remedy, stream)

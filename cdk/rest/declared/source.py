@@ -96,9 +96,8 @@ def _check(options: Mapping[str, object], resources: Sequence[object]) -> None:
         if isinstance(each, resource):
             problems += [f"{each.name}: {problem}" for problem in each.problems()]
         else:
-            problems.append(
-                f"resource {number}: found {kind_shown(each)}, expected `resource(...)`; give one after another"
-            )
+            text = f"resource {number}: found {kind_shown(each)}, expected `resource(...)`; give one after another"
+            problems.append(text)
     if problems:
         raise ConfigError("\n".join(problems))
 

@@ -87,9 +87,8 @@ class RedundantRunSkipHandler:
                 requested = Interval(filled, requested.end)
         planned = Planned(requested, minus((requested,), covered), gap)
         if planned.skip:
-            logger.info(
-                "%s: skipped: %s was read before; set force_rerun to read it again", self.slot, _range_text(requested)
-            )
+            text = "%s: skipped: %s was read before; set force_rerun to read it again"
+            logger.info(text, self.slot, _range_text(requested))
         return planned
 
     def should_skip_this_run(

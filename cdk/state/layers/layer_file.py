@@ -137,9 +137,8 @@ class StoredLayer:
     def _index(self, data: bytes) -> tuple[list[str], list[_Block]]:
         line, feed, _ = data.partition(b"\n")
         if (actual := _digest(line)) != self._digest:
-            raise BadState(
-                self._path, f"an index of the digest {actual}", f"{self._digest}: it was changed or truncated"
-            )
+            text = f"{self._digest}: it was changed or truncated"
+            raise BadState(self._path, f"an index of the digest {actual}", text)
         index: Stored = from_json(line)
         if index.get("format") != FORMAT:
             raise BadState(self._path, index.get("format"), f"a layer of the format {FORMAT!r}")

@@ -75,9 +75,8 @@ def _flaws(value: JsonValue, path: str, depth: int) -> Iterator[BadState]:
         for i, item in enumerate(value):
             yield from _flaws(item, f"{path}[{i}]", depth + 1)
     elif not isinstance(value, _SCALARS):
-        yield BadState(
-            path, f"{type(value).__name__} {value!r}", "JSON: an object, a list, a string, a number, a boolean or null"
-        )
+        text = "JSON: an object, a list, a string, a number, a boolean or null"
+        yield BadState(path, f"{type(value).__name__} {value!r}", text)
     elif isinstance(value, float) and not math.isfinite(value):
         yield BadState(path, value, "a finite number")
     else:

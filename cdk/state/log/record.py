@@ -104,9 +104,8 @@ def read_record(data: bytes, key: StateKey, seq: int, path: str) -> StateRecord:
         raise BadState(f"{path} format", blob.get("format"), f"{FORMAT!r}; a newer kit may have written it: upgrade")
     expected_digest = blob.pop("digest", None)
     if expected_digest != (actual := digest(canonical(blob).encode())):
-        raise BadState(
-            f"{path} digest", actual, f"{expected_digest}: the record was changed or truncated after it was written"
-        )
+        text = f"{expected_digest}: the record was changed or truncated after it was written"
+        raise BadState(f"{path} digest", actual, text)
     for name, expected in (("key", str(key)), ("seq", seq)):
         if blob.get(name) != expected:
             raise BadState(f"{path} {name}", blob.get(name), f"{expected!r}: the record lies in the wrong place")

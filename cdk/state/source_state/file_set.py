@@ -198,9 +198,8 @@ class FileSet:
                 self._floor = None if floor is None else _file(floor["path"], floor, f"{path} floor")
                 self._read = {name: _file(name, entry, f"{path} files.{name}") for name, entry in files.items()}
             case {"order": str() as order} if order != self._order:
-                raise BadState(
-                    f"{path} order", order, f"{self._order!r}: the state was saved with another order; reset it"
-                )
+                text = f"{self._order!r}: the state was saved with another order; reset it"
+                raise BadState(f"{path} order", order, text)
             case _:
                 raise BadState(path, value, "a set of files: order, floor, files")
 

@@ -156,9 +156,8 @@ class SliceSchedule:
     def forget_missing(self, after: timedelta) -> None:
         """Forget the positions of partitions that have been missing from the source for at least `after`."""
         if count := self._reader.forget_missing(self._stream.now().replace(microsecond=0), after):
-            logger.info(
-                "%s: removed %d partitions from its state that the source no longer has", self._stream.name, count
-            )
+            text = "%s: removed %d partitions from its state that the source no longer has"
+            logger.info(text, self._stream.name, count)
 
     def state(self) -> JsonValue:
         """Return the state that covers everything read so far, in its exact wire form."""

@@ -140,9 +140,8 @@ class _LineageRun:
         try:
             yield
         except ImportError:
-            collector.messages.append(
-                "the client is not installed; install spark-cdk[lineage] or set OPENLINEAGE_DISABLED=true"
-            )
+            text = "the client is not installed; install spark-cdk[lineage] or set OPENLINEAGE_DISABLED=true"
+            collector.messages.append(text)
         except Exception as error:  # noqa: BLE001 - must not end the sync
             collector.messages.append(f"{type(error).__name__}: {error}")
         finally:

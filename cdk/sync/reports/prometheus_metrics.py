@@ -90,9 +90,8 @@ class _Run(Collector):
     def _stream_outcomes(self) -> Iterator[GaugeMetricFamily]:
         streams = self._streams
         statuses = {(each["name"], name): each["status"] == name for each in streams for name in _STREAM_STATUSES}
-        yield self._gauge(
-            "stream_status", "1 for the status with which the stream ended.", statuses, "stream", "status"
-        )
+        words = "1 for the status with which the stream ended."
+        yield self._gauge("stream_status", words, statuses, "stream", "status")
         failed = {(each["name"], each["error"]["failure_type"]): 1 for each in streams if each["error"] is not None}
         yield self._gauge("stream_failed", "1 for a stream that failed.", failed, "stream", "failure_type")
         responses = {(each["name"], name): n for each in streams for name, n in each["http"]["statuses"].items()}

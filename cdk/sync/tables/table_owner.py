@@ -44,9 +44,7 @@ def check_owner(table: StreamTable, plan: StreamPlan, pipeline: str) -> None:
         effect = _REPLACES_OTHERS if overwrites else _REMOVES_OTHERS
         text = "%s: the pipeline %r also writes to this table: %s. If %r was only renamed, nothing is wrong"
         logger.warning(text, name, other, effect, other)
-    if overwrites:
-        return
-    if not (text := rows_of_others(table, plan, pipeline)):
+    if overwrites or not (text := rows_of_others(table, plan, pipeline)):
         return
     if plan.traits.repeats_rows:
         raise StateError(text, path=str(table.root), stream=name)

@@ -226,9 +226,8 @@ class _Import:
         field = as_string(cursor.get("cursor_path")).removeprefix("$.")
         if not field or "." in field:
             if cursor:
-                self._leave(
-                    f"{where}.incremental", f"found the cursor {field!r}, expected a field of the record itself"
-                )
+                text = f"found the cursor {field!r}, expected a field of the record itself"
+                self._leave(f"{where}.incremental", text)
             return None
         self._leave_others(f"{where}.incremental", cursor, _CURSOR)
         initial = cursor.get("initial_value")

@@ -100,6 +100,5 @@ class HttpStream(Stream):
             text = to_json(token, str, sort=True).decode()
             trail = trail.after(text)
             if trail.closed_at(text):
-                raise PaginationLoop(
-                    f"{self.name}: next_page_token returned {token!r} again, so the read would never end"
-                )
+                words = f"{self.name}: next_page_token returned {token!r} again, so the read would never end"
+                raise PaginationLoop(words)
