@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 
 from cdk import sources
 from cdk.authoring.drafts.draft import Guess
+from cdk.authoring.drafts.openapi.description import read_description
 from cdk.authoring.drafts.openapi.from_description import draft_of
-from cdk.authoring.drafts.openapi.reading import read_description
 from cdk.authoring.new_connector import new_connector
 from cdk.base.errors import CdkError
 from cdk.base.secret_masking import Secrets

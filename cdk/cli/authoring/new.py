@@ -13,8 +13,8 @@ from cdk.authoring.drafts.imports.dlt_file import read_dlt_config
 from cdk.authoring.drafts.imports.dlt_rest_api import draft_of_dlt
 from cdk.authoring.drafts.imports.singer_catalog import draft_of_singer
 from cdk.authoring.drafts.merging import drafted_streams
+from cdk.authoring.drafts.openapi.description import read_description
 from cdk.authoring.drafts.openapi.from_description import draft_of
-from cdk.authoring.drafts.openapi.reading import read_description
 from cdk.authoring.new_connector import Language, new_connector
 from cdk.base.documents import read_document
 from cdk.base.secret_masking import Secrets

@@ -1,12 +1,14 @@
-"""Description: an OpenAPI description (3.0, 3.1, and Swagger 2.0), as far as streams need it.
+"""Description: an OpenAPI description (3.0, 3.1, and Swagger 2.0), as far as streams need it, and how it is read.
 
 Any part of it may be wrong: a value that is not of the expected type counts as missing.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from posixpath import dirname, join, normpath
-from urllib.parse import urldefrag, urljoin
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit, urlunsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +18,11 @@ from referencing.exceptions import Unresolvable
 from cdk.authoring.drafts.draft import Parameter
 from cdk.authoring.drafts.names import without_verb
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonValue, as_list, as_object, as_string, canonical, json_kind
+from cdk.base.values import JsonValue, as_list, as_object, as_string, canonical, from_json, json_kind
+from cdk.base.yaml_file import YamlFile, read_text
+from cdk.declarative.reading.schema_file import is_file
+from cdk.rest import HttpClient, HttpTransport, Request, Transport
+from cdk.rest.http.redact import safe_url
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/?#]*@")
 _MOST_REFERENCES = 20
@@ -202,3 +208,38 @@ def _body(message: Mapping[str, JsonValue]) -> JsonValue:
     media = as_object(message.get("content"))
     chosen = next((name for name in media if "json" in name.lower() or name == "*/*"), None)
     return None if chosen is None else as_object(media[chosen]).get("schema")
+
+
+def read_description(location: str, transport: Transport | None = None) -> Description:
+    """Read the description in a file or at an http(s) URL. Raises ConfigError: when it is missing or invalid."""
+    is_url = location.startswith(("http://", "https://"))
+    shown = safe_url(location) if is_url else location
+    client = HttpClient(transport or HttpTransport())
+    text = client.send(Request("GET", location)).text if is_url else read_text(Path(location))
+    document = _parsed(text, shown)
+    if is_url:
+        return Description(document, shown, _base_url(location))
+    return Description(document, shown, beside=partial(_file_in, Path(location).parent))
+
+
+def _parsed(text: str, shown: str) -> JsonValue:
+    """Parse a JSON or YAML document. Raises ConfigError: when it is neither."""
+    try:
+        return from_json(text) if text.lstrip().startswith("{") else YamlFile.parse(text, Path(shown)).value
+    except ValueError as error:
+        raise ConfigError(f"is not JSON: {error}", path=shown) from error
+
+
+def _file_in(folder: Path, reference: str) -> JsonValue:
+    """Return the document in a file inside the folder; None if there is no such file.
+
+    Raises ConfigError: when it is invalid.
+    """
+    file = folder / unquote(reference)
+    return _parsed(read_text(file), str(file)) if is_file(file, within=folder) else None
+
+
+def _base_url(url: str) -> str:
+    """Return the URL without credentials and query, as the base of relative URLs."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from cdk.authoring.drafts.manifest_text import manifest_text
-from cdk.authoring.drafts.openapi.description import Description
+from cdk.authoring.drafts.openapi.description import Description, read_description
 from cdk.authoring.drafts.openapi.from_description import draft_of
-from cdk.authoring.drafts.openapi.reading import read_description
 from cdk.base.errors import CdkError, ConfigError
 from cdk.base.values import Json
 from cdk.testing import MockApi
