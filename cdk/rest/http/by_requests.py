@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import Mapping
 from io import BytesIO
+from ssl import SSLContext
 from typing import NoReturn
-from urllib.parse import urlsplit
 
 import urllib3
 from urllib3.exceptions import HTTPError, ProxyError, SSLError
@@ -21,8 +21,12 @@ _PATCHED = (("requests.sessions", "Session"), ("requests.adapters", "HTTPAdapter
 """The classes whose `send` mock libraries replace: requests-mock that of the first, `responses` of the second."""
 
 
+_PROXIES = ("http://", "https://", "socks")
+"""What the URLs of proxies begin with."""
+
+
 def proxy_of(url: str) -> str | None:
-    """The URL of the proxy that the environment, or the system, sets for `url`. Raises ConfigError: it has no host."""
+    """The URL of the proxy that the environment, or the system, sets for `url`. Raises ConfigError: it is invalid."""
     if sys.platform not in {"darwin", "win32"} and not any(name.lower().endswith("_proxy") for name in os.environ):
         return None
     from requests.utils import get_environ_proxies, prepend_scheme_if_needed, select_proxy  # noqa: PLC0415 - see above
@@ -30,22 +34,31 @@ def proxy_of(url: str) -> str | None:
     proxy = select_proxy(url, get_environ_proxies(url))
     if not proxy:
         return None
-    proxy = prepend_scheme_if_needed(proxy, "http")  # type: ignore[no-untyped-call] # not typed there
-    if not urlsplit(proxy).hostname:
-        raise ConfigError("a proxy of the environment has no host; check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY")
-    return str(proxy)
+    try:
+        proxy = str(prepend_scheme_if_needed(proxy, "http"))  # type: ignore[no-untyped-call] # not typed there
+        host = urllib3.util.parse_url(proxy).host
+    except urllib3.exceptions.LocationParseError:
+        host = None
+    if not host or not proxy.lower().startswith(_PROXIES):
+        raise ConfigError(
+            "a proxy of the environment is not the URL of one, expected http://host:port (or https, socks5); check "
+            "HTTP_PROXY, HTTPS_PROXY and ALL_PROXY"
+        )
+    return proxy
 
 
-def proxy_manager(proxy: str, connections: int, hosts: int) -> urllib3.PoolManager:
+def proxy_manager(proxy: str, connections: int, hosts: int, tls: SSLContext | None) -> urllib3.PoolManager:
     """A pool manager whose connections lead through a proxy, with the login in its URL.
 
+    tls: the certificate checks of connections to the proxy; None if they are not secure.
     Raises ConfigError: for SOCKS, if the package for it is missing.
     """
     from requests.adapters import HTTPAdapter  # noqa: PLC0415 - see above
     from requests.exceptions import InvalidSchema  # noqa: PLC0415 - see above
 
+    options = {} if tls is None else {"proxy_ssl_context": tls}
     try:
-        manager: urllib3.PoolManager = HTTPAdapter(hosts, connections).proxy_manager_for(proxy)
+        manager: urllib3.PoolManager = HTTPAdapter(hosts, connections).proxy_manager_for(proxy, **options)
     except InvalidSchema:
         raise ConfigError("a SOCKS proxy needs PySocks: pip install pysocks") from None
     return manager

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from ssl import SSLContext
+from ssl import SSLContext, SSLError
 from typing import NoReturn
 
 import certifi
@@ -61,6 +61,7 @@ _AUTHORITIES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _ONCE = urllib3.Retry(total=False, redirect=False)
 """No retries of urllib3's own: it raises the first error as it is."""
 
+_OWN_AUTHORITY = "if the certificate is one of your own, name its authority in REQUESTS_CA_BUNDLE"
 _UNKNOWN_HOST = "; check the host, or, if only a proxy resolves it, set HTTP_PROXY and HTTPS_PROXY"
 
 _DEFAULTS = {"User-Agent": "spark-cdk", "Accept": "*/*", "Accept-Encoding": "gzip, deflate"}
@@ -150,9 +151,11 @@ class Connections:
                 target = origin(url)
                 for limit in self._limits:
                     limit.check_host(target.host, target.port)
-            secure = host.startswith("https:")
-            manager = self._manager(proxy_of(url))
-            pool = manager.connection_from_url(host, {"ssl_context": self._tls} if secure else None)
+            secure = _is_secure(host)
+            proxy = proxy_of(url)
+            manager = self._manager(proxy)
+            checks = {"ssl_context": self._tls} if secure or _is_secure(proxy) else None
+            pool = manager.connection_from_url(host, checks)
             if len(self._pools) >= _HOSTS:
                 # The pool manager now closes its least recently used pools.
                 self._pools.clear()
@@ -166,7 +169,8 @@ class Connections:
                 manager = urllib3.PoolManager(_HOSTS, maxsize=_CONNECTIONS)
                 manager.pool_classes_by_scheme = timed_pools(self._response_seconds, self._limits)
             else:
-                manager = proxy_manager(proxy, _CONNECTIONS, _HOSTS)
+                tls = self._tls if _is_secure(proxy) else None
+                manager = proxy_manager(proxy, _CONNECTIONS, _HOSTS, tls)
                 if isinstance(manager, urllib3.ProxyManager):  # SOCKS has pools of its own
                     manager.pool_classes_by_scheme = timed_pools(self._response_seconds)
             self._managers[proxy] = manager
@@ -251,6 +255,10 @@ def _check_end(request: Request, raw: urllib3.BaseHTTPResponse) -> None:
         )
 
 
+def _is_secure(url: str | None) -> bool:
+    return url is not None and url[:6].lower() == "https:"
+
+
 @lru_cache(maxsize=_CONNECTIONS)  # called four times per request
 def _host(url: str) -> str:
     """Return the scheme and host of a URL: `https://api.example.com`."""
@@ -290,10 +298,9 @@ def _translate(request: Request, error: Exception) -> NoReturn:
                 f"{request}: the connection failed (the body does not match Content-Encoding: {why})"
             ) from None
         case urllib3.exceptions.ProxyError():
-            raise _proxy_error(f"{request}: the proxy failed ({why})", why) from None
+            raise _proxy_error(f"{request}: the proxy failed ({why})", why, cause) from None
         case urllib3.exceptions.SSLError():
-            hint = "if the certificate is one of your own, name its authority in REQUESTS_CA_BUNDLE"
-            raise TransientError(f"{request}: no secure connection ({why}); {hint}") from None
+            raise TransientError(f"{request}: no secure connection ({why}); {_OWN_AUTHORITY}") from None
         case ValueError():
             # Its text may contain the URL or a header, including credentials.
             kind = type(error).__name__
@@ -308,9 +315,11 @@ def _translate(request: Request, error: Exception) -> NoReturn:
             raise ConfigError(f"{request}: {why}") from None
 
 
-def _proxy_error(text: str, why: str) -> ConfigError | TransientError:
+def _proxy_error(text: str, why: str, cause: BaseException) -> ConfigError | TransientError:
     if _NEEDS_LOGIN in why:
         return ConfigError(f"{text}: {PROXY_LOGIN}")
+    if isinstance(cause, SSLError | urllib3.exceptions.SSLError):
+        return TransientError(f"{text}; {_OWN_AUTHORITY}")
     return TransientError(f"{text}; check HTTP_PROXY and HTTPS_PROXY, or list the host in NO_PROXY")
 
 

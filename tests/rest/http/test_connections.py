@@ -84,13 +84,17 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
         def start(name: str = "127.0.0.1") -> str:
             certificate = certificate_for(name, tmp_path)
             server = ThreadingHTTPServer(("127.0.0.1", 0), Api)
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate)
-            server.socket = context.wrap_socket(server.socket, server_side=True)
+            server.socket = server_side(certificate).wrap_socket(server.socket, server_side=True)
             stack.enter_context(answering(server))
             return f"https://127.0.0.1:{server.server_port}"
 
         yield start
+
+
+def server_side(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
 
 
 def certificate_for(name: str, folder: Path) -> Path:
@@ -175,6 +179,27 @@ def test_a_host_that_the_environment_excepts_is_reached_without_the_proxy(
     assert HttpTransport().send(Request("GET", url)).ok
 
 
+@pytest.mark.parametrize("secure", [False, True])
+def test_the_authority_of_a_proxy_may_be_one_of_the_environment(
+    serve: Serve,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    secure: bool,  # noqa: FBT001
+) -> None:
+    url = serve()
+    proxy = ThreadingHTTPServer(("127.0.0.1", 0), Tunnels if secure else Api)
+    proxy.socket = server_side(tmp_path / "server.pem").wrap_socket(proxy.socket, server_side=True)
+    with answering(proxy):
+        for name in ("http_proxy", "https_proxy"):
+            monkeypatch.setenv(name, f"https://me:pw@127.0.0.1:{proxy.server_port}")
+        request = Request("GET", url if secure else "http://api.test/users")
+        with pytest.raises(TransientError, match=r"the proxy failed .*name its authority in REQUESTS_CA_BUNDLE"):
+            HttpTransport().send(request)
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "authority.pem"))
+
+        assert HttpTransport().send(request).text == request.url.split("/")[2]
+
+
 class Socks(BaseRequestHandler):
     """A proxy that relays connections by SOCKS 5, without a login."""
 
@@ -220,10 +245,13 @@ def test_the_package_for_socks_is_named_if_it_is_missing() -> None:
     assert "ConfigError: a SOCKS proxy needs PySocks: pip install pysocks" in run.stderr
 
 
-def test_a_proxy_without_a_host_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", "http://")
+@pytest.mark.parametrize(
+    "proxy", ["http://", "http://127.0.0.1:x", "http://[::", "ftp://127.0.0.1:1", "me:pw@127.0.0.1:1"]
+)
+def test_a_proxy_that_is_none_is_an_error(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", proxy)
 
-    with pytest.raises(ConfigError, match="a proxy of the environment has no host; check HTTP_PROXY"):
+    with pytest.raises(ConfigError, match=r"a proxy of the environment is not the URL of one, .* check HTTP_PROXY"):
         HttpTransport().send(Request("GET", "http://api.test/users"))
 
 
