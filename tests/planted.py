@@ -2680,6 +2680,20 @@ BUGS = [
         "tests/declarative/interpolation/test_lookups.py",
     ),
     Bug(
+        "hints before a response are not it",
+        "rest/http/egress_pools",
+        "                if not HTTPStatus.SWITCHING_PROTOCOLS < line[1] < HTTPStatus.OK:\n",
+        "                if True:\n",
+        "tests/rest/http/test_transport.py",
+    ),
+    Bug(
+        "a body that cannot be unpacked is not read",
+        "rest/http/connections",
+        "    if coding in _EXTRAS and ",
+        "    if False and ",
+        "tests/rest/http/test_transport.py",
+    ),
+    Bug(
         "a packed body that comes in chunks has an end",
         "rest/http/connections",
         'getattr(raw, "_has_decoded_content", False)',

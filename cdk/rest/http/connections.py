@@ -40,7 +40,11 @@ _PIECE_BYTES = 2**18
 _MAX_WHOLE_BODY: Mapping[str | None, int] = {None: 2**24, "gzip": 2**16, "deflate": 2**16}
 """Maximum bytes of a body that is read in one call, by content encoding: 64 KiB decompress to at most 64 MiB."""
 
+_EXTRAS = {"br": "brotli", "zstd": "zstd"}
+"""Content encodings that urllib3 decodes only with another package, and the names of its extras that install them."""
+
 _OK, _PARTIAL, _REDIRECT = 200, 206, 300
+_WITHOUT_BODY = {204, 304}
 _BYTES = lazy_pattern(r"bytes 0-(?P<last>\d{1,18})/(?P<size>\d{1,18})")
 
 _ENDED = lazy_pattern(r"\w+/(?:[^;\s]+\+)?(?:json|xml)\s*(?:;|$)", re.IGNORECASE)
@@ -98,6 +102,8 @@ class Connections:
             url = sent_url(request)
             raw = self._exchange(request, url)
             status, fields = raw.status, Headers(dict(raw.headers.itermerged()))
+            if _OK <= status < _REDIRECT:
+                _check_coding(request, raw)
             if request.stream and _OK <= status < _REDIRECT:
                 # Only successes are streamed: of an error response, the caller needs the status and the text.
                 pieces = _Pieces(request, raw)
@@ -197,7 +203,7 @@ class _Pieces:
 
     def __init__(self, request: Request, raw: urllib3.BaseHTTPResponse) -> None:
         self._request, self._raw = request, raw
-        self._pieces: Iterator[bytes] = raw.stream(_PIECE_BYTES, decode_content=True)
+        self._pieces = _pieces(raw)
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -226,7 +232,26 @@ def _body(raw: urllib3.BaseHTTPResponse, fields: Headers) -> Iterable[bytes]:
     longest = _MAX_WHOLE_BODY.get(fields.get("content-encoding"), 0)
     if length.isdecimal() and len(length) <= len(str(longest)) and int(length) <= longest:
         return [raw.read(decode_content=True)]
+    return _pieces(raw)
+
+
+def _pieces(raw: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    if raw.status in _WITHOUT_BODY and "transfer-encoding" in raw.headers:
+        # urllib3 would wait for a chunk. If there is one, the next response must not begin with it.
+        raw.close()
+        return iter(())
     return raw.stream(_PIECE_BYTES, decode_content=True)
+
+
+def _check_coding(request: Request, raw: urllib3.BaseHTTPResponse) -> None:
+    """Raise DecodeError if a body has a content encoding that cannot be decoded here: as text, it might look whole."""
+    coding = raw.headers.get("content-encoding", "").lower()
+    if coding in _EXTRAS and coding not in raw.CONTENT_DECODERS and raw.length_remaining != 0:
+        raw.close()
+        raise DecodeError(
+            f"{request} answered with the Content-Encoding {coding}, which cannot be decoded; remove it from "
+            f"the header Accept-Encoding of the request, or pip install 'urllib3[{_EXTRAS[coding]}]'"
+        )
 
 
 def _check_end(request: Request, raw: urllib3.BaseHTTPResponse) -> None:

@@ -3,7 +3,8 @@
 import io
 import socket
 from collections.abc import Callable, Sequence
-from http.client import HTTPResponse, RemoteDisconnected
+from http import HTTPStatus
+from http.client import HTTPResponse, RemoteDisconnected, parse_headers
 from time import monotonic
 from typing import Any
 
@@ -75,6 +76,15 @@ def timed_response(seconds: float) -> type[HTTPResponse]:
         def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - http.client's
             self._reads = _TimedReads(sock, seconds)
             super().__init__(_SocketReads(self._reads), *args, **kwargs)  # type: ignore[arg-type] # it only calls makefile
+
+        def _read_status(self) -> tuple[str, int, str]:
+            # http.client skips only 100. The response to the request follows 102 and 103, too: if these were it, that
+            # response would be taken for the one to the next request of the connection.
+            while True:
+                line: tuple[str, int, str] = super()._read_status()  # type: ignore[misc] # typeshed does not list it
+                if not HTTPStatus.SWITCHING_PROTOCOLS < line[1] < HTTPStatus.OK:
+                    return line
+                parse_headers(self.fp)
 
         def begin(self) -> None:
             super().begin()

@@ -40,6 +40,10 @@ SIMPLE: dict[str, tuple[int, bytes, dict[str, str]]] = {
     "/undescribed-json": (206, b"{}", {"Content-Type": "application/json;charset=utf-8"}),
     "/whole": (206, b"whole", {"Content-Range": "bytes 0-4/5"}),
     "/rows": (206, b"rows", {"Content-Range": "0-3/8"}),
+    "/br": (200, b"\x0b\x02\x80hello\x03", {"Content-Encoding": "br"}),
+    "/zstd": (200, b"(\xb5/\xfd\x04X", {"Content-Encoding": "ZSTD"}),
+    "/failed-br": (503, b"\x0b\x02\x80hello\x03", {"Content-Encoding": "br"}),
+    "/empty-br": (200, b"", {"Content-Encoding": "br"}),
     "/broken": (200, b"not gzip", {"Content-Encoding": "gzip"}),
     "/empty": (204, b"", {}),
     "/here": (302, b"moved", {"Location": "/echo?moved=1"}),
@@ -54,6 +58,7 @@ ENDLESS = {
     "/trickle-chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
     "/trickle-headers": (b"HTTP/1.1 200 OK\r\nX-Long: ", b"x"),
     "/continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "/hints": (b"", b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n"),
 }
 """What an answer begins with, and what is then sent again and again."""
 
@@ -73,6 +78,8 @@ SENT = {
     "/cut-line": b"HTTP/1.1 200 OK\r\nContent-Ty",
     "/cut-headers": b"HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\n",
     "/no-length": b"HTTP/1.1 200 OK\r\n\r\n",
+    "/unchanged": b"HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "/switched": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
 }
 """Answers as they are sent, before the connection is closed."""
 
@@ -200,6 +207,34 @@ def test_squeezed_bodies_are_unpacked(server: Server, path: str) -> None:
 def test_a_body_that_is_not_what_its_header_says_is_a_failed_connection(server: Server) -> None:
     with pytest.raises(Timeout, match="Content-Encoding"):
         HttpTransport().send(get(server, "/broken"))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("path", "extra"), [("/br", "brotli"), ("/zstd", "zstd")])
+def test_a_body_that_cannot_be_unpacked_is_an_error(
+    server: Server,
+    path: str,
+    extra: str,
+    stream: bool,  # noqa: FBT001
+) -> None:
+    with pytest.raises(DecodeError, match=rf"Accept-Encoding of the request, or pip install 'urllib3\[{extra}\]'"):
+        HttpTransport().send(get(server, path, stream=stream))
+
+
+@pytest.mark.parametrize(("path", "status"), [("/failed-br", 503), ("/empty-br", 200)])
+def test_a_packed_error_or_no_body_need_not_be_unpacked(server: Server, path: str, status: int) -> None:
+    assert HttpTransport().send(get(server, path)).status == status
+
+
+def test_another_protocol_is_a_response(server: Server) -> None:
+    assert HttpTransport().send(get(server, "/switched")).status == 101
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_status_without_a_body_needs_no_chunk(server: Server, stream: bool) -> None:  # noqa: FBT001
+    answer = HttpTransport().send(get(server, "/unchanged", stream=stream))
+
+    assert (answer.status, answer.body) == (304, b"")
 
 
 def test_a_header_that_is_sent_twice_has_both_values(server: Server) -> None:
