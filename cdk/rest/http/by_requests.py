@@ -72,10 +72,12 @@ def url_for_proxy(url: str) -> str:
 
 
 def requoted(url: str) -> str:
-    """`url` with escapes for the characters that need them, and only for those."""
-    from requests.utils import requote_uri  # noqa: PLC0415 - see above
+    """`url` with escapes for the characters that need them, and only for those. Raises ValueError: it is invalid."""
+    from requests import PreparedRequest  # noqa: PLC0415 - see above
 
-    return requote_uri(url)
+    prepared = PreparedRequest()
+    prepared.prepare_url(url, None)
+    return prepared.url or ""
 
 
 def is_patched() -> bool:

@@ -99,7 +99,7 @@ class Connections:
         """
         current_lease().count()
         try:
-            url = sent_url(request)
+            url = _url(request)
             raw = self._exchange(request, url)
             status, fields = raw.status, Headers(dict(raw.headers.itermerged()))
             if _OK <= status < _REDIRECT:
@@ -299,7 +299,7 @@ def _sent_headers(request: Request) -> dict[str, str]:
     return dict(fields.values())
 
 
-def sent_url(request: Request) -> str:
+def _url(request: Request) -> str:
     """Return the URL of a request as it is sent: the host in lower case, and with the escapes of `requests`."""
     url = request.full_url
     # Host names are case-insensitive; servers, logs and caches expect lower case.

@@ -1,14 +1,15 @@
 """Transport: the only place where requests leave the process. Tests and caches replace it."""
 
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from copy import copy
 from datetime import timedelta
 from functools import partial
 from typing import Protocol, TypeAlias
-from urllib.parse import urljoin
+from urllib.parse import unquote, urljoin, urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,6 +25,8 @@ from cdk.rest.http.streamed_response import MAX_BYTES
 _REDIRECTS = {301, 302, 303, 307, 308}
 _KEEP_BODY = {307, 308}
 _SEE_OTHER = 303
+_OF_BODY = {"content-length", "content-type", "transfer-encoding"}
+"""Headers of a request that describe its body."""
 _MAX_REDIRECTS = 10
 
 
@@ -159,7 +162,7 @@ class HttpTransport:
         Raises ConfigError: when the request or a redirect goes to a host that is not allowed.
         """
         send = _simulated() or self.send_once
-        current = request
+        current = _with_login(request) if "@" in request.url else request
         for _ in range(_MAX_REDIRECTS + 1):
             response = send(current)
             location = response.headers.get("location") if response.status in _REDIRECTS else None
@@ -188,7 +191,22 @@ class HttpTransport:
             return self._one_hop
 
 
+def _with_login(request: Request) -> Request:
+    """Return a request with the login of its URL as a header, like `requests`, unless it has another one."""
+    try:
+        parts = urlsplit(request.url)
+    except ValueError:
+        return request
+    if parts.password is None or any(name.lower() == "authorization" for name in request.headers):
+        return request
+    login = f"{unquote(parts.username or '')}:{unquote(parts.password)}"
+    return request.with_headers({"Authorization": f"Basic {b64encode(login.encode()).decode()}"})
+
+
 def _target(response: Response, location: str) -> str:
+    with suppress(UnicodeError):
+        # Headers are decoded as Latin-1, but most servers that do not escape a URL send UTF-8.
+        location = location.encode("latin-1").decode()
     try:
         return urljoin(response.url, location)
     except ValueError:
@@ -202,7 +220,7 @@ def _redirected(request: Request, status: int, url: str, *, has_secret: bool) ->
     body = request.body if keeps_method else None
     headers: Mapping[str, str] = request.headers
     if body is None:
-        headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
+        headers = {name: value for name, value in headers.items() if name.lower() not in _OF_BODY}
     if not may_follow(origin(request.url), origin(url)):
         headers = neutral_headers(headers)
         if body is not None or has_secret:

@@ -24,14 +24,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
-from hypothesis import given
-from hypothesis import strategies as st
-from requests.utils import requote_uri
 
 from cdk import CdkError, ConfigError, Timeout, TransientError
 from cdk.base.times.clock import system_clock
 from cdk.rest import HttpTransport, Request
-from cdk.rest.http.connections import sent_url
 from tests.local_server import QuietHandler, answering
 
 Serve = Callable[..., str]
@@ -253,18 +249,6 @@ def test_a_proxy_that_is_none_is_an_error(proxy: str, monkeypatch: pytest.Monkey
 
     with pytest.raises(ConfigError, match=r"a proxy of the environment is not the URL of one, .* check HTTP_PROXY"):
         HttpTransport().send(Request("GET", "http://api.test/users"))
-
-
-characters = st.characters(codec="ascii") | st.sampled_from(
-    ["é", "{", "[", "%", "%5B", "%5d", "%7e", "%2D", "%zz", "%25", "%4a"]
-)
-
-
-@given(st.lists(characters | st.integers(0, 255).map("%{:02X}".format)).map("".join))
-def test_a_url_is_escaped_as_by_requests(rest: str) -> None:
-    request = Request("GET", f"http://api.test/{rest}")
-
-    assert sent_url(request) == requote_uri(request.full_url)
 
 
 @pytest.mark.parametrize(
