@@ -82,4 +82,4 @@ def test_a_slice_runs_code_of_about_100_files(tmp_path: Path) -> None:
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
-    assert 50 < int(done.stdout) < 125
+    assert 50 < int(done.stdout) <= 125

@@ -3,8 +3,6 @@
 `requests` takes 16 ms to import, so each function imports it; few runs call one.
 """
 
-import os
-import sys
 from collections.abc import Mapping
 from io import BytesIO
 from ssl import SSLContext
@@ -17,18 +15,12 @@ from urllib3.exceptions import TimeoutError as Urllib3Timeout
 from cdk.base.errors import ConfigError
 from cdk.rest.http.messages import Request
 
-_PATCHED = (("requests.sessions", "Session"), ("requests.adapters", "HTTPAdapter"))
-"""The classes whose `send` mock libraries replace: requests-mock that of the first, `responses` of the second."""
-
-
 _PROXIES = ("http://", "https://", "socks")
 """What the URLs of proxies begin with."""
 
 
 def proxy_of(url: str) -> str | None:
     """The URL of the proxy that the environment, or the system, sets for `url`. Raises ConfigError: it is invalid."""
-    if sys.platform not in {"darwin", "win32"} and not any(name.lower().endswith("_proxy") for name in os.environ):
-        return None
     from requests.utils import get_environ_proxies, prepend_scheme_if_needed, select_proxy  # noqa: PLC0415 - see above
 
     proxy = select_proxy(url, get_environ_proxies(url))
@@ -78,15 +70,6 @@ def requoted(url: str) -> str:
     prepared = PreparedRequest()
     prepared.prepare_url(url, None)
     return prepared.url or ""
-
-
-def is_patched() -> bool:
-    """Whether a mock library, such as `responses` or requests-mock, answers requests."""
-    for module, name in _PATCHED:
-        kind = getattr(sys.modules.get(module), name, None)
-        if kind is not None and kind.send.__module__ != module:
-            return True
-    return False
 
 
 def send_patched(request: Request, url: str, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:

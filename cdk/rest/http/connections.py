@@ -6,6 +6,7 @@
 import os
 import re
 import socket
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -20,7 +21,7 @@ from urllib3.util.ssl_ import create_urllib3_context
 from cdk.base.errors import ConfigError, DecodeError, Timeout, TransientError
 from cdk.base.first_use import lazy_pattern
 from cdk.base.process.request_lease import current_lease
-from cdk.rest.http.by_requests import is_patched, proxy_manager, proxy_of, requoted, send_patched, url_for_proxy
+from cdk.rest.http.by_requests import proxy_manager, proxy_of, requoted, send_patched, url_for_proxy
 from cdk.rest.http.egress import Egress
 from cdk.rest.http.egress_pools import timed_pools
 from cdk.rest.http.messages import PROXY_LOGIN, Headers, Request, Response
@@ -61,6 +62,9 @@ _NEEDS_LOGIN = "407 "
 
 _AUTHORITIES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 """Environment variables that name the certificates of trusted authorities."""
+
+_PATCHED = (("requests.sessions", "Session"), ("requests.adapters", "HTTPAdapter"))
+"""The classes whose `send` mock libraries replace: requests-mock that of the first, `responses` of the second."""
 
 _ONCE = urllib3.Retry(total=False, redirect=False)
 """No retries of urllib3's own: it raises the first error as it is."""
@@ -126,7 +130,7 @@ class Connections:
     def _exchange(self, request: Request, url: str) -> urllib3.BaseHTTPResponse:
         """Return the response to a request, of which only the headers have been read."""
         headers = _sent_headers(request)
-        if is_patched():
+        if _is_patched():
             return send_patched(request, url, headers)
         pool, by_proxy = self._pool(url)
         path = url[len(_host(url)) :]
@@ -158,7 +162,7 @@ class Connections:
                 for limit in self._limits:
                     limit.check_host(target.host, target.port)
             secure = _is_secure(host)
-            proxy = proxy_of(url)
+            proxy = proxy_of(url) if _may_use_proxy() else None
             manager = self._manager(proxy)
             checks = {"ssl_context": self._tls} if secure or _is_secure(proxy) else None
             pool = manager.connection_from_url(host, checks)
@@ -289,6 +293,20 @@ def _host(url: str) -> str:
     """Return the scheme and host of a URL: `https://api.example.com`."""
     match = _HOST.match(url)
     return match.group() if match else url
+
+
+def _may_use_proxy() -> bool:
+    """Whether the environment sets a proxy; on some systems their settings do."""
+    return sys.platform in {"darwin", "win32"} or any(name.lower().endswith("_proxy") for name in os.environ)
+
+
+def _is_patched() -> bool:
+    """Whether a mock library, such as `responses` or requests-mock, answers requests."""
+    for module, name in _PATCHED:
+        kind = getattr(sys.modules.get(module), name, None)
+        if kind is not None and kind.send.__module__ != module:
+            return True
+    return False
 
 
 def _sent_headers(request: Request) -> dict[str, str]:
