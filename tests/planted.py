@@ -3524,19 +3524,19 @@ BUGS = [
     ),
     Bug(
         "the list that has the name of the path is the one of records",
-        "authoring/drafts/record_lists",
+        "authoring/drafts/names",
         "            return 0\n",
         "            return 2\n",
     ),
     Bug(
         "lists beside the records are none of them",
-        "authoring/drafts/record_lists",
+        "authoring/drafts/names",
         "return 3 if {name, last} & COMPANIONS else ",
         "return ",
     ),
     Bug(
         "an empty list of records is said to be empty",
-        "authoring/drafts/record_lists",
+        "authoring/drafts/names",
         "    if not records:\n",
         "    if records is None:\n",
     ),

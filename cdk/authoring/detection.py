@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from cdk.authoring.candidates import key_candidates
 from cdk.authoring.drafts.draft import Guess, known_parameters, record_selector
-from cdk.authoring.drafts.names import plain
+from cdk.authoring.drafts.names import plain, problem_of, record_lists
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, by_next_field, guess_paginator, is_token, role
-from cdk.authoring.drafts.record_lists import problem_of, record_lists
 from cdk.authoring.preview import PreviewPage, preview_pages
 from cdk.base.errors import CdkError, ConfigError, DecodeError
 from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string, canonical, json_kind

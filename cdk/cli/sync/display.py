@@ -138,10 +138,8 @@ class Display:
             head.append(", inspecting the tables", "dim")
         elif self._committed is not None:
             head.append(f", last commit {duration_text(now - self._committed)} ago", "dim")
-        elif self._commit_due is None:
-            head.append(", starting Spark", "dim")
         else:
-            head.append(", no commit yet", "dim")
+            head.append(", starting Spark" if self._commit_due is None else ", no commit yet", "dim")
         if self._ending:
             head.append(f", {self._ending}: ending at the next checkpoints", "yellow")
         elif self._commit_due is not None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cdk.authoring.drafts.record_lists import record_lists
+from cdk.authoring.drafts.names import record_lists
 
 ROW, LINK = {"id": 1}, {"rel": "self", "href": "/"}
 
