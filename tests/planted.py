@@ -1181,6 +1181,20 @@ BUGS = [
         "tests/sync/tables/test_table_writer.py",
     ),
     Bug(
+        "a clock that is set back makes no wait for a budget longer",
+        "rest/limits/budget",
+        "if (back := self._read - read) > 0:",
+        "if (back := 0.0) > 0:",
+        "tests/rest/limits/test_budget.py",
+    ),
+    Bug(
+        "nor what other tasks have called",
+        "rest/limits/budget_lanes",
+        "if (back := self._read - now) > 0:",
+        "if (back := 0.0) > 0:",
+        "tests/rest/limits/test_task_share.py",
+    ),
+    Bug(
         "lanes keep what was called on them",
         "rest/limits/budget_lanes",
         "[spent.calls, *(known.calls[lane] for lane in lanes)]",

@@ -65,6 +65,8 @@ class Budget:
     _windows: Sequence[BudgetSlice | FixedWindow] = field(init=False, repr=False)
     _lock: threading.Lock = field(init=False, repr=False)
     _reached: float = field(default=0.0, init=False, repr=False)
+    _read: float = field(default=0.0, init=False, repr=False)
+    _set_back: float = field(default=0.0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if (self.remaining_header is None) != (self.reset_header is None):
@@ -108,7 +110,7 @@ class Budget:
         current_metrics().count_budget_wait(wait)
         self.sleep(wait)
         with self._lock:
-            self._reached = max(self._reached, at)
+            self._reached = max(self._reached, at - self._ahead)
 
     def observe(self, response: Response) -> None:
         """Update the budget from the headers and status of a response."""
@@ -139,15 +141,22 @@ class Budget:
         alike = ("Budget", turn, policy.rates, policy.fixed_window, self.remaining_header, self.reset_header)
         return shared.slice_of(repr(alike), policy.rates or (), policy.heaviest, fixed_window=policy.fixed_window)
 
+    @property
+    def _ahead(self) -> float:
+        """Seconds by which its time is ahead of the clock. The times that tasks exchange are those of the clock."""
+        return self._set_back if task_budgets() is None else 0.0
+
     def _now(self) -> float:
-        return max(self.clock().timestamp(), self._reached)
+        read = self.clock().timestamp()
+        if (back := self._read - read) > 0:
+            self._set_back, self._reached = self._set_back + back, self._reached - back
+        self._read = read
+        return max(read, self._reached) + self._ahead
 
     def _reset_time(self, reset: float, now: float) -> float:
-        if self.reset == "epoch":
-            return reset
-        if self.reset == "seconds" or reset < _SMALLEST_EPOCH:
+        if self.reset == "seconds" or (self.reset == "either" and reset < _SMALLEST_EPOCH):
             return now + reset
-        return reset / 1000 if reset > _LARGEST_EPOCH else reset
+        return self._ahead + (reset / 1000 if self.reset == "either" and reset > _LARGEST_EPOCH else reset)
 
     def _too_long(self, request: Request, wait: float, longest: timedelta) -> RateLimited:
         header = self.reset_header

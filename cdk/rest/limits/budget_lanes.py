@@ -36,6 +36,7 @@ class BudgetAllocator:
         self._clock, self._lock = clock, threading.Lock()
         self._known: dict[str, BudgetUsage] = {}
         self._calls: dict[str, list[float]] = {}
+        self._read = 0.0
 
     def now(self) -> float:
         """Return the current time in seconds since 1970."""
@@ -43,21 +44,31 @@ class BudgetAllocator:
 
     def divide(self, lanes: int, lost: float = 0.0) -> "BudgetLanes":
         """Return new lanes, none of them leased. lost: as in `TaskShare`, for all of them."""
-        now = self.now()
         with self._lock:
+            now = self._moved()
             spent = {budget: replace(known, calls=self._counting(budget, now)) for budget, known in self._known.items()}
             return BudgetLanes(self, lanes, now, spent, lost)
 
     def add_usage(self, usage: Mapping[str, BudgetUsage]) -> None:
         """Add the usage of a task, and drop calls that no longer count, as a sync may run for days."""
-        now = self.now()
         with self._lock:
+            now = self._moved()
             for budget, spent in usage.items():
                 known = self._known[budget] = self._known.get(budget, NOTHING) + replace(spent, calls=())
                 calls = self._calls.setdefault(budget, [])
                 calls.extend(spent.calls)
                 if len(calls) > 4 * known.limit:
                     self._calls[budget] = list(self._counting(budget, now))
+
+    def _moved(self) -> float:
+        """Return the current time. If the clock was set back, date what is known back, too: no wait becomes longer."""
+        now = self.now()
+        if (back := self._read - now) > 0:
+            self._calls = {budget: [at - back for at in calls] for budget, calls in self._calls.items()}
+            for budget, known in self._known.items():
+                self._known[budget] = replace(known, closed=known.closed - back, renewed=known.renewed - back)
+        self._read = now
+        return now
 
     def _counting(self, budget: str, now: float) -> tuple[float, ...]:
         known = self._known[budget]

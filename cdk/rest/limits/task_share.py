@@ -1,6 +1,5 @@
 """TaskShare: one task's part of what an API allows, when several tasks of a sync read from it at the same time.
 
-from msgspec import Struct, field
 A limit of `c` calls in any `p` seconds is modelled as `c` places, each free again `p` seconds after it was taken. The
 places are dealt to lanes in turn, and a task leases some of the lanes while it runs. No task takes a place of another
 task's lane, so all tasks together keep the limit without communicating. If there are more lanes than places, the lanes

@@ -3,6 +3,8 @@ import pickle
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import floats, lists, tuples
 
 from cdk import ConfigError, RateLimited
 from cdk.base.bounded_regex import Pattern
@@ -252,3 +254,32 @@ def test_a_client_keeps_to_the_windows_of_the_api() -> None:
 
 def _refuse(seconds: float) -> None:
     raise AssertionError(f"slept {seconds} s")
+
+
+@given(lists(tuples(floats(0, 4), floats(0, 1e7)), max_size=20))
+def test_a_clock_that_is_set_back_makes_no_wait_longer(steps: list[tuple[float, float]]) -> None:
+    time, elapsed, taken = Time(), 0.0, [0.0]
+    budget = Budget(3, timedelta(seconds=10), clock=time.clock, sleep=time.sleep)
+    budget.acquire(USERS)
+
+    for passed, set_back in steps:
+        time.now += timedelta(seconds=passed - set_back)
+        before = len(time.slept)
+        budget.acquire(USERS)
+        elapsed += passed + sum(time.slept[before:])
+        taken.append(elapsed)
+
+    assert max(time.slept, default=0.0) <= 10 + 1e-3
+    assert all(late - early >= 10 - 1e-3 for early, late in zip(taken, taken[3:], strict=False))
+
+
+@pytest.mark.parametrize(("reset", "value"), [("epoch", NOON.timestamp() + 30), ("seconds", 30)])
+def test_a_reset_is_as_far_away_after_the_clock_was_set_back(reset: ResetUnit, value: float) -> None:
+    time = Time()
+    budget = Budget(remaining_header="X-Left", reset_header="X-Reset", reset=reset, clock=time.clock, sleep=time.sleep)
+    budget.observe(response(headers={"X-Left": "0", "X-Reset": str(value)}))
+    time.now -= timedelta(days=300)
+
+    budget.acquire(USERS)
+
+    assert time.slept == [30]

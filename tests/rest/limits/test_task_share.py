@@ -203,6 +203,21 @@ def test_a_task_knows_what_was_spent_on_its_lanes_before_it_began() -> None:
     assert [second.reserve(now) - now for _ in range(2)] == [2, 7]
 
 
+@given(st.floats(0, 1e8), st.sampled_from([8, 9]))
+def test_a_clock_that_is_set_back_between_two_tasks_makes_no_wait_longer(back: float, wait: int) -> None:
+    time, rates = Time(), ((3, 10.0),)
+    allocator, now = BudgetAllocator(time.clock), NOON.timestamp()
+    calls, closed = (now - 2, now - 1, now), now + 9 * (wait == 9)
+    allocator.add_usage({"a": BudgetUsage(calls, closed, period_seconds=10.0, limit=3, lanes=3)})
+    time.now -= timedelta(seconds=back)
+    later = time.now.timestamp()
+
+    lanes = allocator.divide(1)
+
+    at = TaskBudgets(leased(lanes)).slice_of("a", rates).reserve(later)
+    assert at - later == pytest.approx(wait, abs=1e-3)
+
+
 def test_a_task_knows_what_all_tasks_before_it_have_spent_on_its_lanes() -> None:
     lanes, now = BudgetAllocator(Time().clock).divide(1), NOON.timestamp()
 
