@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from threading import Lock
+from typing import Self
 
 from cdk.base.times.clock import assume_utc, simulated_time, system_clock
 from cdk.rest import Transport
@@ -26,11 +27,23 @@ class MockClock:
     def __call__(self) -> datetime:
         return self._now
 
+    def restarted(self) -> Self:
+        """Return a clock of the same kind that starts at the current time of this one."""
+        return type(self)(self._now)
+
     def sleep(self, seconds: float) -> None:
         """Advance the clock by `seconds` without waiting."""
         with self._moving:
             self._now += timedelta(seconds=seconds)
             self.waits.append(seconds)
+
+
+class FixedClock(MockClock):
+    """A clock that stands still, also in waits, so that all requests with the current time are the same."""
+
+    def sleep(self, seconds: float) -> None:
+        """Return at once."""
+        self.waits.append(seconds)
 
 
 @contextmanager

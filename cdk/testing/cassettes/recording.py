@@ -25,7 +25,7 @@ from cdk.testing.cassettes.matching import RequestIdentity, recorded_identity, s
 from cdk.testing.cassettes.replay import Answers, Cassette
 from cdk.testing.cassettes.scrubbing import Scrubber
 from cdk.testing.run import read
-from cdk.testing.simulation import MockClock, simulated
+from cdk.testing.simulation import FixedClock, simulated
 
 RESUMES = 20
 """How many states of a stream are read from again, so that a read interrupted there can be replayed."""
@@ -105,8 +105,8 @@ class Recorder:
         return Recording(scrubbed, masked, recorded_at)
 
 
-class RecordingClock(MockClock):
-    """A clock that stands still except for waits; after a response of the source they also take real time.
+class RecordingClock(FixedClock):
+    """A clock that stands still; after a response of the source waits take real time.
 
     After a recorded response no real wait is needed: a source that answered "too soon" a few times during the read
     would otherwise make each of the reads from its states wait as long.
@@ -137,7 +137,7 @@ def record(
     config: as the user writes it. streams: names; empty for all. resumes: from how many states of a stream, the last
     one included, to read it again; afterwards the connection is checked, as `check` does. All these send only requests
     that are not recorded yet. sample: how many records of a page to keep, where later requests do not depend on the
-    others. The clock stands at the second in which the recording starts, except for waits.
+    others. The clock stands at the second in which the recording starts.
     Raises what reading raises; CatalogError: when there is no such stream; ConfigError: when the config is invalid.
     """
     reads = _Reads.of(source, config, streams, resumes)

@@ -13,7 +13,7 @@ from cdk.rest import Request, Response
 from cdk.rest.http.transport import Offline
 from cdk.testing.cassettes.interactions import Interaction, Recording, load
 from cdk.testing.cassettes.matching import RequestIdentity, fits, nearest, recorded_identity, sent_identity
-from cdk.testing.simulation import MockClock, simulated
+from cdk.testing.simulation import FixedClock, MockClock, simulated
 
 
 class Unrecorded(FatalError):
@@ -102,8 +102,8 @@ class Cassette(Offline):
 
     @property
     def clock(self) -> MockClock:
-        """A clock at the time of the recording, so that cursor windows are the same; waits take no time."""
-        return MockClock(self.recording.recorded_at)
+        """A clock that stands at the time of the recording, so that cursor windows are the same; waits take no time."""
+        return FixedClock(self.recording.recorded_at)
 
     @contextmanager
     def playing(self) -> Iterator[None]:

@@ -90,7 +90,7 @@ class SuiteSubject(Struct, frozen=True):
     @contextmanager
     def world(self, api: Transport | None = None) -> Iterator[None]:
         """Run the block with this API and with a clock of its own that starts at `now`."""
-        with simulated(api or self.api(), MockClock(self.now())):
+        with simulated(api or self.api(), self.now.restarted()):
             yield
 
     @contextmanager
@@ -157,7 +157,7 @@ class SuiteSubject(Struct, frozen=True):
                 config=self.config,
                 state=state,
                 transport=api or self.api(),
-                clock=MockClock(self.now()),
+                clock=self.now.restarted(),
                 concurrency=concurrency,
                 every_state=True,
             )

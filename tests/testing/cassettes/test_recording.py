@@ -4,11 +4,14 @@ from pathlib import Path
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cdk import DatetimeCursor, Json, Stream
 from cdk.base.errors import CatalogError
 from cdk.rest import (
     Authenticator,
+    Budget,
     CursorToken,
     Headers,
     OAuth2,
@@ -142,6 +145,43 @@ def test_a_recording_may_outlast_its_access_tokens(login: Callable[[str], Authen
         assert (first.error, len(first.records)) == (None, 10)
         for state in first.state_messages:
             assert read(source, name, transport=cassette, clock=cassette.clock, state=[state]).error is None
+
+
+@given(st.integers(1, 4), st.permutations(["first", "second"]), st.integers(0, 3))
+def test_waits_for_a_budget_change_no_request(calls: int, order: list[str], resumes: int) -> None:
+    sent: list[Request] = []
+
+    def send(request: Request) -> Response:
+        sent.append(request)
+        number = int(str(request.params.get("page", 1)))
+        rows = [{"id": number, "at": f"2024-0{number}-01T00:00:00Z"}]
+        body = orjson.dumps({"rows": rows, "next": number + 1 if number < 6 else None})
+        return Response(200, Headers({}), body, request.full_url, request)
+
+    def source(names: Sequence[str]) -> RestSource:
+        streams = (
+            resource(
+                name,
+                f"/{name}",
+                records_path="rows",
+                primary_key="id",
+                params={"since": "{window.start}", "until": "{window.end}"},
+                cursor=DatetimeCursor("at", start="2024-01-01", formats=["%Y-%m-%dT%H:%M:%S.%fZ"]),
+                paginator=CursorToken("next", param="page"),
+            )
+            for name in names
+        )
+        return RestSource("https://api.test", *streams, budget=Budget(calls, timedelta(seconds=0.001)))
+
+    cassette = Cassette(record(source(["first", "second"]), {}, sends=send, resumes=1 + resumes))
+
+    with cassette.playing():
+        read_all = read(source(order), clock=cassette.clock, transport=cassette)
+        again = read(source(order), clock=cassette.clock, transport=cassette, state=read_all.state_messages)
+
+    assert (read_all.error, len(read_all.records)) == (None, 12)
+    assert again.error is None
+    assert {request.params["until"] for request in sent} == {f"{cassette.recording.recorded_at:%Y-%m-%dT%H:%M:%S.%fZ}"}
 
 
 def test_an_access_token_is_shared_by_all_reads_of_a_recording() -> None:
