@@ -156,13 +156,11 @@ def runs_of(
     # A pipeline has one run at a time, so all its commits between two commits of a run belong to that run.
     for count, (number, commit) in enumerate(merge(*logs, key=lambda each: each[1].at or _LONG_AGO, reverse=True)):
         at = commit.at or _LONG_AGO
-        if (
-            (since is not None and at < since)
-            or count == _COMMITS
-            or (commit.sync and commit.sync not in runs and len(runs) == most)
-        ):
+        # Other pipelines may write to the same tables; their commits move other markers.
+        sync = "" if commit.state is None else commit.sync
+        if (since is not None and at < since) or count == _COMMITS or (sync and sync not in runs and len(runs) == most):
             return [*runs.values()], OlderRuns(rest, at if since is None else max(at, since))
         rest[number] = commit.version - 1
-        if commit.sync:
-            runs.setdefault(commit.sync, Run(sync=commit.sync)).add(commit, tables[number].name)
+        if sync:
+            runs.setdefault(sync, Run(sync=sync)).add(commit, tables[number].name)
     return [*runs.values()], None if since is None else OlderRuns(rest, since)

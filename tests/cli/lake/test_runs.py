@@ -210,6 +210,19 @@ def test_a_state_that_a_sync_is_told_to_forget_is_a_commit_of_that_sync(cli: Com
     assert (listed(cli)[0]["rows"], listed(cli)[0]["commits"]) == (5, 2)
 
 
+def test_a_pipeline_has_its_own_runs_where_another_writes_to_the_same_tables(cli: CommandLine, folder: Path) -> None:
+    before = listed(cli)
+    file = folder / "pipeline.yaml"
+    (folder / "other.yaml").write_text(file.read_text().replace("name: shop", "name: other", 1))
+    assert cli("state", "fork", "pipeline.yaml", "other").code == 0
+    assert cli("sync", "other.yaml", "--stream", "visits", "--stream", "orders").code == 0
+
+    assert listed(cli) == before
+    others = json.loads("\n".join(cli("runs", "other.yaml", "--json").lines))["runs"]
+    assert [run["reported"] for run in others] == [True]
+    assert others[0]["sync_id"] not in [run["sync_id"] for run in before]
+
+
 def test_a_pipeline_that_never_ran_has_no_runs(cli: CommandLine, folder: Path) -> None:
     (folder / "tables").rename(folder / "away")
     (folder / "tables").mkdir()
