@@ -250,8 +250,10 @@ class _Finisher:
         value = values[undated[0]]
         # Accessing one of many records that are still JSON text would decode them all.
         lines = json_lines(records)
-        fields = sorted(records[-1] if lines is None else lines.last())
-        near = None if cursor.field in fields else nearest(cursor.field, fields)
+        record = records[-1] if lines is None else lines.last()
+        fields, odd = sorted(record), cursor.unreadable([*record.values()])
+        dated = [field for number, field in enumerate(record) if number not in odd]
+        near = None if cursor.field in fields else nearest(cursor.field, dated or fields)
         shown = ", ".join(map(repr, fields[:_FIELDS])) + (" and more" if len(fields) > _FIELDS else "")
         hint = "." if near is None else f"; did you mean {near!r}?"
         return (

@@ -417,7 +417,8 @@ class Undated(Orders):
     """Every record has its moment in another field than the cursor looks for."""
 
     def rows(self, partition: Partition) -> list[dict[str, Json]]:
-        return [{"id": row["id"], "updatedAt": row["updated_at"]} for row in super().rows(partition)]
+        rows = super().rows(partition)
+        return [{"id": row["id"], "updatedAt": row["updated_at"], "deleted_at": None} for row in rows]
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
         yield from pages([*self.rows(slice.partition)], slice)
@@ -431,7 +432,7 @@ def test_records_without_a_cursor_value_are_named_once_with_the_fields_that_are_
 
     (said,) = caplog.messages
     assert said.startswith("undated: 3 of 3 records of a page have no valid value of the cursor 'updated_at'")
-    assert "'id', 'updatedAt'; did you mean 'updatedAt'?" in said
+    assert "'deleted_at', 'id', 'updatedAt'; did you mean 'updatedAt'?" in said
 
 
 def test_records_without_a_cursor_value_land_once_however_many_windows_give_them() -> None:
