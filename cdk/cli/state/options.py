@@ -105,7 +105,7 @@ class PipelineFile:
             return
         if tables := tables_of_others(root, self.name):
             others = ", ".join(map(repr, sorted({name for names in tables.values() for name in names})))
-            line = f"{counted(len(tables), 'table')} of the target belong only to {others}"
+            line = f"{counted(len(tables), 'table')} of the target belong{'s' * (len(tables) == 1)} only to {others}"
             yield line + (
                 f"; if that was the pipeline's name before, restore it, run `spark-cdk state fork FILE {self.name}`, "
                 "and rename it"

@@ -99,8 +99,9 @@ class TableFacts(Struct, frozen=True, dict=True):
             return "fails before it reads: the table has features that forbid it"
         if self.status is not TableStatus.COMPLETE:
             return _NEXT[self.status]
-        replaces = traits_of(self.write_mode or "").hidden_until_complete
-        what = f"everything, {'replaces' if replaces else 'adds to'} the rows"
+        traits = traits_of(self.write_mode or "")
+        replaces = "replaces" if traits.hidden_until_complete else "merges into" if traits.merges else "adds to"
+        what = f"everything, {replaces} the rows"
         return f"reads {'what is new' if self.sync_mode == 'incremental' else what}"
 
     @property

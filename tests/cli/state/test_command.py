@@ -898,10 +898,10 @@ def test_tables_that_a_pipeline_filled_under_another_name_are_told(
 
     assert ran.code == 0
     (line,) = [line for line in ran.lines if " of the target " in line]
-    assert line.startswith("1 table of the target belong only to 'shop'; if that was the pipeline's name before")
+    assert line.startswith("1 table of the target belongs only to 'shop'; if that was the pipeline's name before")
     StreamTable(folder / "tables" / "users", "store", "users", ID).commit(PAGES)
     (line,) = [line for line in state(verb).lines if " of the target " in line]
-    assert line == "1 table of the target belong only to 'shop'"
+    assert line == "1 table of the target belongs only to 'shop'"
     assert not any(" of the target " in line for line in state(verb, "--stream", "users").lines)
 
 

@@ -121,6 +121,7 @@ def test_tables_lie_below_the_target_or_below_a_namespace(tmp_path: Path) -> Non
         (replace(DONE, sync_mode="incremental"), "reads what is new"),
         (replace(DONE, sync_mode="full_refresh", write_mode="overwrite"), "reads everything, replaces the rows"),
         (replace(DONE, sync_mode="full_refresh", write_mode="append"), "reads everything, adds to the rows"),
+        (replace(DONE, sync_mode="full_refresh", write_mode="append_dedup"), "reads everything, merges into the rows"),
         (replace(DONE, status=TableStatus.RESTORED), "resumes from the restored rows"),
     ],
 )
