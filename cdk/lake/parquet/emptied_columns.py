@@ -33,7 +33,7 @@ class EmptiedColumns(Struct):
     def add(self, files: Sequence[DataFile]) -> None:
         """Count the rows of a commit that is about to be made."""
         for file in files:
-            nulls = file.nulls
+            nulls = {**file.nulls, **{name: file.nulls_of(name) for name in file.partition}}
             # Every row has an id; if the nulls of ids are not counted, neither are those of other columns.
             self._counted = self._counted and RAW_ID in nulls
             for name in nulls.keys() | self._nulls.keys():

@@ -264,9 +264,10 @@ def filled_columns(handle: DeltaTable) -> FilledColumns:
     full, some = set(), set()
     for column in actions.column_names:
         kind, _, name = column.partition(".")
-        if kind != "null_count":
+        if kind not in ("null_count", "partition"):
             continue
-        nulls = actions[column]
+        # All rows of a file have the same value in a partition column, or none.
+        nulls = actions[column] if kind == "null_count" else pc.if_else(pc.is_null(actions[column]), rows, 0)
         if pc.any(pc.less(nulls, rows)).as_py():
             some.add(name)
         if nulls.null_count == 0 and not pc.sum(nulls).as_py():

@@ -57,10 +57,18 @@ class Source(Stream):
 
 
 def warned(
-    root: Path, read: Read, mode: WriteModeName, sync: str, *, declared: bool, pipeline: str = "shop"
+    root: Path,
+    read: Read,
+    mode: WriteModeName,
+    sync: str,
+    *,
+    declared: bool,
+    partition_by: Sequence[str] = (),
+    pipeline: str = "shop",
 ) -> Sequence[str]:
     stream = Source(read, declared=declared)
-    run = StreamSync(StreamPlan(stream, LocalFolder(root), "full_refresh", mode), OpenTables(pipeline), sync=sync)
+    plan = StreamPlan(stream, LocalFolder(root), "full_refresh", mode, partition_by=tuple(partition_by))
+    run = StreamSync(plan, OpenTables(pipeline), sync=sync)
     while run.active:
         # A bundle without time: each page is committed by itself.
         run.commit(read_bundle_of(run, 1, lambda pieces: read_bundle(BundleJob({0: run.target}, 0, 1), pieces)))
@@ -82,14 +90,21 @@ PIPELINES = st.sampled_from(["shop", "shop", "store"])
 FULL, OTHER = Read(range(12), {"name": 1}), Read(range(12, 24), {"deep.er": 1})
 
 
-@example([(FULL, "shop"), (OTHER, "store"), (FULL, "shop"), (OTHER, "store")], "overwrite", True)
-@given(st.lists(st.tuples(reads(), PIPELINES), min_size=2, max_size=4), st.sampled_from(MODES), st.booleans())
+@example([(FULL, "shop"), (OTHER, "store"), (FULL, "shop"), (OTHER, "store")], "overwrite", True, ())
+@example([(FULL, "shop"), (OTHER, "shop")], "append_dedup", True, ("name",))
+@given(
+    st.lists(st.tuples(reads(), PIPELINES), min_size=2, max_size=4),
+    st.sampled_from(MODES),
+    st.booleans(),
+    st.sampled_from([(), ("name",)]),
+)
 @settings(max_examples=25, deadline=None)
 def test_fields_that_all_rows_had_and_no_record_has_are_named(
     tmp_path_factory: pytest.TempPathFactory,
     drawn: list[tuple[Read, str]],
     mode: WriteModeName,
     declared: bool,  # noqa: FBT001 - drawn
+    parts: Sequence[str],
 ) -> None:
     root = tmp_path_factory.mktemp("lake") / "users"
     table: list[Record] = []
@@ -98,7 +113,8 @@ def test_fields_that_all_rows_had_and_no_record_has_are_named(
         # A second pipeline that adds to a table has its state forked from the first.
         pipeline = other if mode == "overwrite" else "shop"
         records = read.records()
-        texts = warned(root, read, mode, f"s{n}", declared=declared, pipeline=pipeline)
+        partition_by = parts if declared else ()
+        texts = warned(root, read, mode, f"s{n}", declared=declared, partition_by=partition_by, pipeline=pipeline)
         emptied = [
             field for field in FIELDS if all(field in row for row in table) and not any(field in row for row in records)
         ]
