@@ -1585,7 +1585,13 @@ BUGS = [
     ),
     Bug("a file has so many levels", "base/yaml_file", "    if depth > _DEEPEST:", "    if False:"),
     Bug("a file has so many values", "base/yaml_file", "    if size > _MOST_VALUES:", "    if False:"),
-    Bug("merges of merges do not grow", "base/yaml_file", "        node.value = list({", "        list({"),
+    Bug(
+        "merges of merges do not grow",
+        "base/yaml_file",
+        "list({key.value: (key, value) for key, value in (*pairs, *own)}.values())",
+        "[*pairs, *own]",
+    ),
+    Bug("an earlier map of a merge wins", "base/yaml_file", "in reversed(merge.value if", "in (merge.value if"),
     Bug(
         "a UUID is no quoted text",
         "lake/arrow/coerce",

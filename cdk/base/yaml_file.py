@@ -183,12 +183,22 @@ class _Loader(_SafeLoader):
         return value
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Insert the values of `<<` into a map, each key once: nested merges would otherwise grow exponentially."""
-        if not any(key.tag == _MERGE for key, _ in node.value):
+        """Insert the maps of `<<` into a map, each key once: its own wins, then that of an earlier map of a list.
+
+        PyYAML 6.0.4 lets later maps win, and before it nested merges grew exponentially.
+        """
+        merges = [value for key, value in node.value if key.tag == _MERGE]
+        if not merges:
             return
-        super().flatten_mapping(node)
-        # For each name, the last value counts.
-        node.value = list({key.value: (key, value) for key, value in node.value}.values())
+        own = node.value = [(key, value) for key, value in node.value if key.tag != _MERGE]
+        pairs: list[tuple[yaml.Node, yaml.Node]] = []
+        for merge in merges:
+            for each in reversed(merge.value if isinstance(merge, yaml.SequenceNode) else [merge]):
+                if not isinstance(each, yaml.MappingNode):
+                    raise _wrong(each, "found a value that is no object, expected one, or a list of them, to merge")
+                self.flatten_mapping(each)
+                pairs += each.value
+        node.value = list({key.value: (key, value) for key, value in (*pairs, *own)}.values())
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> JsonValue:

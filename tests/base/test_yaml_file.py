@@ -180,6 +180,39 @@ def test_merges_of_merges_have_each_key_once(tmp_path: Path) -> None:
     assert value["a39"] == {"x": 1, **{f"k{n}": n for n in range(1, 40)}}
 
 
+Merging = tuple[dict[str, int], list[list[int]]]
+"""A map's own values, and for each of its `<<` the maps before it that this merges."""
+
+merging_maps = st.lists(
+    st.tuples(
+        st.dictionaries(st.sampled_from(("url_base", "name", "x")), st.integers(0, 9)),
+        st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=3), max_size=2),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(merging_maps)
+def test_an_earlier_map_of_a_merge_wins_over_later_ones_and_a_map_over_what_it_merges(maps: list[Merging]) -> None:
+    lines, expected = list[str](), list[dict[str, int]]()
+    for number, (own, merges) in enumerate(maps):
+        lists = [[index % number for index in merge] for merge in merges if number]
+        parts = [f"<<: [{', '.join(f'*m{index}' for index in merge)}]" for merge in lists]
+        lines.append(
+            f"m{number}: &m{number} {{{', '.join(parts + [f'{name}: {value}' for name, value in own.items()])}}}"
+        )
+        merged: dict[str, int] = {}
+        for merge in lists:
+            for index in reversed(merge):
+                merged |= expected[index]
+        expected.append(merged | own)
+
+    value = YamlFile.parse("\n".join(lines), Path("maps.yaml")).value
+
+    assert value == {f"m{number}": each for number, each in enumerate(expected)}
+
+
 @given(st.integers(1, 200))
 def test_a_file_may_be_nested_as_deep_as_any_manifest(depth: int) -> None:
     check_depth("[" * depth + "]" * depth)
