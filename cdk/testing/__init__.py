@@ -23,10 +23,29 @@ if TYPE_CHECKING:  # importing them at run time would import the engine
     from cdk.testing.states import at, done, each, state, state_differences
 
 __all__ = [
-    "Cassette", "ConnectorSuite", "HostileWorld", "MockApi", "MockClock", "Nonconforming", "ReadResult", "Route",
-    "Simulator", "SparkConnectorSuite", "SyncMode", "UnexpectedRequest", "Unrecorded", "World", "assert_snapshot",
-    "at", "done", "each", "read", "simulated", "state", "state_differences",
-]  # fmt: skip
+    "Cassette",
+    "ConnectorSuite",
+    "HostileWorld",
+    "MockApi",
+    "MockClock",
+    "Nonconforming",
+    "ReadResult",
+    "Route",
+    "Simulator",
+    "SparkConnectorSuite",
+    "SyncMode",
+    "UnexpectedRequest",
+    "Unrecorded",
+    "World",
+    "assert_snapshot",
+    "at",
+    "done",
+    "each",
+    "read",
+    "simulated",
+    "state",
+    "state_differences",
+]
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_names(__name__)
