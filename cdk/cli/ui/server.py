@@ -7,7 +7,7 @@ import gc
 import hmac
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -183,8 +183,9 @@ class Views:
         pipeline = self._workspace.pipeline(_required(request, "file"), secrets)
         admin, table = pipeline.admin(), pipeline.table([_required(request, "stream")])
         status, start = admin.status(table), _key(request.query_params.get("from", ""))
-        text = request.query_params.get("before", "")
-        before = int(text) if text.isdecimal() else None
+        before = None
+        with suppress(ValueError):
+            before = int(request.query_params.get("before", ""))
         entries = [*islice(entries_of(admin, table, before), _COMMITS + 1)]
         older = entries[_COMMITS - 1].commit.version if len(entries) > _COMMITS else None
         entries = entries[:_COMMITS]
@@ -306,9 +307,9 @@ def _key(text: str) -> str:
 
 def _older(request: Request) -> OlderRuns | None:
     """Parse the start of a page of runs from the parameters of its link; None for the first page."""
-    versions = [int(text) for text in request.query_params.get("runs", "").split(".") if text.lstrip("-").isdecimal()]
     try:
-        before = datetime.fromisoformat(request.query_params.get("before", ""))
-    except ValueError:
+        versions = [int(text) for text in request.query_params.get("runs", "").split(".") if text]
+        before = assume_utc(datetime.fromisoformat(request.query_params.get("before", ""))).astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return OlderRuns(versions, assume_utc(before))
+    return OlderRuns(versions, before)

@@ -119,6 +119,20 @@ def test_runs_come_by_pages(page: TestClient, folder: Path, monkeypatch: pytest.
     assert max(map(len, listed)) == 1
 
 
+def test_an_address_may_have_any_numbers(page: TestClient) -> None:
+    numbers = ["", "0", "-1", "-9", "--5", "5-", "1.5", "²", "٣", "9" * 30, "9" * 5000, "1_0", "%00", "nan"]
+    times = ["2024-01-02", "0001-01-01T00:00:00%2B14:00", "9999-12-31T23:59:59-14:00", "now"]
+    lists = [*numbers, *(f"{number}.1.{number}" for number in numbers)]
+    addresses = [
+        *(f"/stream?stream=visits&before={number}" for number in numbers),
+        *(f"/pipeline?runs={each}&before={time}" for each in lists for time in times),
+    ]
+
+    failed = {address[:80] for address in addresses if page.get(f"{address}&file=pipeline.yaml").status_code != 200}
+
+    assert failed == set()
+
+
 def test_a_test_read_shows_requests_records_and_schema_beside_each_other(page: TestClient) -> None:
     chosen = page.get("/build?connector=shop.py&config=config.json").text
     assert re.findall(
