@@ -12,7 +12,7 @@ from pathlib import Path
 from jinja2 import nodes
 from msgspec import Struct
 
-from cdk.base.errors import ManifestError
+from cdk.base.errors import CdkError, ManifestError
 from cdk.base.times.iso_durations import parse_duration
 from cdk.base.values import (
     JsonSchema,
@@ -26,7 +26,7 @@ from cdk.base.values import (
     canonical,
     properties_of,
 )
-from cdk.base.wording import did_you_mean
+from cdk.base.wording import did_you_mean, first_few
 from cdk.declarative.interpolation.build import build
 from cdk.declarative.interpolation.environment import environment
 from cdk.declarative.interpolation.errors import ExpressionError
@@ -34,6 +34,8 @@ from cdk.declarative.interpolation.template import has_expression
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import fields_of, open_to_more
+from cdk.declarative.reading.schema_file import named_file, read_schema
+from cdk.lake.arrow.json_schema import schema_mistakes
 
 # fmt: off
 _PLAIN = frozenset({
@@ -62,6 +64,7 @@ def manifest_mistakes(path: Path, schema: JsonSchema) -> Iterator[tuple[str, Loc
         _unfollowed(value),
         _repeating(value),
         _values(value),
+        _schemas(value, path.resolve().parent),
     )
     for keys, text, certain in chain.from_iterable(mistakes):
         # A part that several references share is written only once, so it is reported only once.
@@ -276,6 +279,26 @@ def _values(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool]]:
         if requester.get("type") == "HttpRequester" and not absolute:
             words = "HttpRequester needs the field 'url', or 'url_base' and 'path'"
             yield (*keys, "retriever", "requester"), words, True
+
+
+def _schemas(value: Mapping[str, JsonValue], folder: Path) -> Iterator[tuple[Keys, str, bool]]:
+    """Yield what is wrong with the schemas of streams, and with their files, as far as these need no config."""
+    for keys, stream in _streams(value.get("streams"), ("streams",)):
+        loaders, field = stream.get("schema_loader"), (*keys, "schema_loader")
+        listed = [((*field, number), each) for number, each in enumerate(as_list(loaders))] or [(field, loaders)]
+        for at, each in listed:
+            loader = as_object(each)
+            schema = loader.get("schema", {}) if loader.get("type") == "InlineSchemaLoader" else {}
+            if loader.get("type") == "JsonFileSchemaLoader":
+                name = _literal(as_object(loader.get("$parameters")).get("name") or stream.get("name"))
+                file = _literal(loader.get("file_path", name and f"./schemas/{name}.json"))
+                try:
+                    schema = read_schema(named_file(folder, file)) if file else {}
+                except CdkError as error:
+                    yield at, str(error), True
+            if mistakes := "; ".join(first_few(schema_mistakes(schema), 5)):
+                words = f"the schema has mistakes: {mistakes}. Until they are corrected, these fields accept any value"
+                yield at, words, False
 
 
 def _built_in(component: JsonValue) -> Mapping[str, JsonValue]:

@@ -37,6 +37,14 @@ def schema_file(folder: Path, name: str) -> Path | None:
     return next((file for start, file in places if is_file(file, within=start)), None)
 
 
+def named_file(folder: Path, name: str, where: str = "") -> Path:
+    """Return `schema_file`. Raises ManifestError: it is missing. where: the place that names it."""
+    file = schema_file(folder, name)
+    if file is None:
+        raise ManifestError(f"{where and f'{where}: '}there is no file {name!r} in {folder} or above")
+    return file
+
+
 def is_file(file: Path, *, within: Path) -> bool:
     """Whether a manifest may read this file: one from elsewhere must not read files outside of its folders."""
     try:

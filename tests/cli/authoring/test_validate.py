@@ -139,6 +139,39 @@ def test_values_that_no_config_can_make_right_are_wrong_without_one(cli: Command
     ]
 
 
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "there is no file './schemas/users.json' in "),
+        ("", "users.json:1:1: is not JSON: Input is a zero-length"),
+        ("[1]", "users.json: found a list, expected a JSON Schema, an object"),
+        ('{"$ref": "all.json"}', "users.json: the reference 'all.json' cannot be resolved"),
+        ('{"properties": {"id": {"type": "int"}}}', "warning: the schema has mistakes: properties.id.type is 'int'"),
+        ('{"properties": {"id": {"type": "integer"}}}', None),
+    ],
+)
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_schema_and_its_file_are_checked(
+    cli: CommandLine,
+    tmp_path: Path,
+    content: str | None,
+    problem: str | None,
+    listed: bool,  # noqa: FBT001
+) -> None:
+    loader = "{type: JsonFileSchemaLoader}"
+    added = f"schema_loader: {f'[{loader}]' if listed else loader}\n    incremental_sync:"
+    (tmp_path / "manifest.yaml").write_text(MANIFEST.replace("incremental_sync:", added))
+    if content is not None:
+        (tmp_path / "schemas").mkdir()
+        (tmp_path / "schemas" / "users.json").write_text(content)
+
+    lines = cli("validate", "manifest.yaml").lines
+
+    reported = [line for line in lines if "schema_loader" in line]
+    assert len(reported) == (problem is not None)
+    assert problem is None or problem in reported[0]
+
+
 def test_values_of_custom_components_are_left_to_their_code(cli: CommandLine, tmp_path: Path) -> None:
     own = "CustomIncrementalSync\n      class_name: components.Own\n      step: 30 days"
     (tmp_path / "manifest.yaml").write_text(MANIFEST.replace("DatetimeBasedCursor", own))

@@ -12,7 +12,7 @@ from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import NO_NAMES, BuildContext
 from cdk.declarative.model.request_plug_points import AnyRecordFilter, AnyTransformation
 from cdk.declarative.model.stream_plug_points import AnyRetriever, AnySchemaLoader, SliceReader, StreamParts
-from cdk.declarative.reading.schema_file import read_schema, schema_file
+from cdk.declarative.reading.schema_file import named_file, read_schema, schema_file
 from cdk.rest import path
 from cdk.state.slice import Slice
 from cdk.streams.page import records_in
@@ -61,13 +61,10 @@ class JsonFileSchemaLoader(AnySchemaLoader):
         text = ctx.expression(self, "file_path").text() if explicit else f"./schemas/{name}.json"
 
         def load() -> JsonSchema:
-            file = schema_file(ctx.runtime.folder, text)
-            if file is None and missing is not None:
+            folder = ctx.runtime.folder
+            if missing is not None and schema_file(folder, text) is None:
                 return missing
-            if file is None:
-                where = ctx.where(self, "file_path")
-                raise ManifestError(f"{where}: there is no file {text!r} in {ctx.runtime.folder} or above")
-            return read_schema(file)
+            return read_schema(named_file(folder, text, ctx.where(self, "file_path")))
 
         return load
 
