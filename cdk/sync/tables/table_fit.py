@@ -25,7 +25,7 @@ from cdk.lake.arrow.columns import (
     field_of,
     without_column,
 )
-from cdk.lake.arrow.schema_evolution import Policy, SchemaChange, plan_schema
+from cdk.lake.arrow.schema_evolution import Policy, SchemaChange, Widening, plan_schema
 from cdk.lake.arrow.type_promotion import keeps_spelling, writable
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Guard, Use
@@ -134,6 +134,13 @@ def warn_of_string_columns(
             plan.stream.name,
             ", ".join(names),
         )
+
+
+def warn_of_wider_columns(stream: str, wider: Iterable[Widening], schema: pa.Schema) -> None:
+    """Warn about columns that have just become as wide as in `schema`: programs that read the table meet another type."""
+    changes = [f"{each.column} ({each.old} -> {schema.field(each.column).type})" for each in wider]
+    text = "%s: columns of the table have a wider type now, which values of the source need: %s; check what reads them"
+    logger.warning(text, stream, ", ".join(changes))
 
 
 def warn_of_fields_without_column(stream: str, schema: JsonSchema, declared: Mapping[str, ColumnType]) -> None:

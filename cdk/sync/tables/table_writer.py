@@ -45,6 +45,7 @@ from cdk.sync.tables.table_fit import (
     planned_columns,
     warn_of_fields_without_column,
     warn_of_string_columns,
+    warn_of_wider_columns,
 )
 from cdk.sync.tables.table_owner import check_owner, rows_of_others
 from cdk.sync.tasks.messages import WriteTarget
@@ -162,8 +163,10 @@ class TableWriting:
         if not self._columns.widen or self._plan.traits.hidden_until_complete:
             return False
         before = self.table.saved or replace(saved, state=None)
+        wider = self._columns.widen
         self.table.widen(before, lambda exact: self._planned(exact).schema, self.bounded, spread)
         self._columns = self._planned()
+        warn_of_wider_columns(self._plan.stream.name, wider, self._columns.schema)
         return True
 
     def grow(

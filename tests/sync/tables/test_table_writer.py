@@ -128,12 +128,16 @@ def test_undeclared_fields_become_columns_of_the_types_of_their_values(tmp_path:
 
 @pytest.mark.parametrize("options", [{"write_mode": "append"}, {"write_mode": "append_dedup", "history": True}])
 def test_the_column_of_an_undeclared_field_becomes_as_wide_as_later_values_need(
-    tmp_path: Path, options: Mapping[str, Json]
+    tmp_path: Path, options: Mapping[str, Json], caplog: pytest.LogCaptureFixture
 ) -> None:
+    before = ""
     for n, (value, kind, expected) in enumerate(
         [(1, "int64", [1]), (0.5, "double", [1.0, 0.5]), ("a", "string", ["1", "0.5", "a"])]
     ):
+        caplog.clear()
         ok(tmp_path, Things([of(n, x=value)]), **options)
+        assert (f"x ({before} -> {kind}); check what reads them" in caplog.text) == (n > 0)
+        before = kind
 
         assert str(kinds(tmp_path)["x"]) == kind
         assert [row["x"] for row in rows(tmp_path)] == expected
@@ -259,11 +263,16 @@ def test_a_column_that_somebody_has_just_added_with_another_type_is_text(
     assert [row.get("stars") for row in rows(tmp_path)] == [None, "5"]
 
 
-def test_whole_numbers_that_a_double_would_round_become_text(tmp_path: Path) -> None:
+def test_whole_numbers_that_a_double_would_round_become_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ok(tmp_path, Things([of(1, size=2**53 + 1)], size=INT))
+    assert "wider" not in caplog.text
     ok(tmp_path, Things([of(2, size=1.5)], size=NUMBER))
 
     assert [row["size"] for row in rows(tmp_path)] == ["9007199254740993", "1.5"]
+    assert (
+        "things: columns of the table have a wider type now, which values of the source need: size (int64 -> string)"
+        in caplog.text
+    )
 
 
 def test_a_table_that_is_wider_stays_so(tmp_path: Path) -> None:
