@@ -137,7 +137,7 @@ def warn_of_string_columns(
 
 
 def warn_of_wider_columns(stream: str, wider: Iterable[Widening], schema: pa.Schema) -> None:
-    """Warn about columns that have just become as wide as in `schema`: programs that read the table meet another type."""
+    """Warn about columns that are now as wide as in `schema`: programs that read the table meet another type."""
     changes = [f"{each.column} ({each.old} -> {schema.field(each.column).type})" for each in wider]
     text = "%s: columns of the table have a wider type now, which values of the source need: %s; check what reads them"
     logger.warning(text, stream, ", ".join(changes))
