@@ -1,6 +1,6 @@
 """Sends requests by urllib3: pools of connections, certificates, and the kit's errors for what fails.
 
-`requests` would take 16 ms of each start and 25 us of each request.
+`requests` would take 14 ms of each start and 10 us of each request.
 """
 
 import os
