@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
+from datetime import date
 
 import yaml
 from msgspec import Struct
@@ -37,9 +38,10 @@ class Setting(Struct, frozen=True, kw_only=True):
         if self.as_yaml and isinstance(value, str):
             value = _parsed(value)
         path = [part.text(names) for part in self.path]
-        if type(value) in {int, float} and path != ["name"] and isinstance(json_path(*path)(copy), str):
-            # A number that replaces a string of the template becomes a string, such as an id in the path of a request.
-            value = str(value)
+        scalar = (int, float, date) if path == ["name"] or not isinstance(value, bool) else ()
+        if isinstance(value, scalar) and isinstance(json_path(*path)(copy), str):
+            # What replaces a string of the template is one, spelled as in the source: the id 1e5 in the path of a URL.
+            value = self.value.text(names)
         with suppress(ValueError):
             if not replace_at(copy, path, value) and self.create:
                 set_at(copy, path, value)

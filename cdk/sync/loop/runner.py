@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from cdk.base.errors import CdkError
+from cdk.base.errors import CdkError, ConfigError
 from cdk.base.logs import logger
 from cdk.base.process.crash_points import check_crash_point, crash_point
 from cdk.base.process.interruption import MAX_REQUESTS, Interrupted, Interruption
@@ -244,18 +244,21 @@ class SyncRunner:
 
     @cached_property
     def _streams(self) -> Sequence[Stream]:
-        """All streams of the source."""
-        return tuple(self._source.open(self._pipeline.config))
+        """All streams of the source. Raises ConfigError: when it has none, which may be an error of its API."""
+        if streams := tuple(self._source.open(self._pipeline.config)):
+            return streams
+        why = "so nothing can be read and no table is changed; check the config, and what its credentials may read"
+        raise ConfigError(f"the source has no streams for this config, {why}")
 
     @property
     def _notes_of_orphaned_tables(self) -> Iterator[str]:
-        """Notes about tables whose streams the source no longer has."""
+        """Notes about tables whose streams the source does not list, because they are gone or it cannot see them."""
         names = {full_name(stream) for stream in self._streams}
         for location in unfilled(self._target, self._pipeline.name, names):
-            yield (
-                f"{location.name}: the source no longer has this stream (it was removed or renamed), and nothing "
-                f"writes to its table; remove {location.root}, or move it away, once nobody reads it"
+            why = (
+                "check what its credentials may read, or once nobody reads the table of a stream that it no longer has,"
             )
+            yield f"{location.name}: the source does not list this stream; {why} move {location.root} away"
 
     @cached_property
     def _planned(self) -> list[StreamPlan]:

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from cdk.base.errors import ManifestError
+from cdk.base.logs import warn
 from cdk.base.values import PYTHON_TYPES, JsonObject, JsonValue
 from cdk.declarative.model.component import ONE_OR_MANY, Component
 from cdk.declarative.model.context import BuildContext, Names
@@ -98,10 +99,13 @@ class HttpComponentsResolver(_Resolver):
         reader = self.retriever.build(ctx, StreamParts("components resolver"))
 
         def scopes() -> Iterator[Names]:
-            partitions = [WHOLE] if reader.router is None else reader.router.partitions({})
+            partitions, listed = [WHOLE] if reader.router is None else reader.router.partitions({}), False
             for partition in without_states(partitions):
                 for record in records_in(reader.read(Slice(partition))):
+                    listed = True
                     yield {"components_values": record, "stream_slice": partition}
+            if not listed:
+                warn("the API lists no streams; check what the credentials may read", ctx.where(self, "retriever"))
 
         return scopes
 
@@ -227,11 +231,14 @@ class DynamicDeclarativeStream(Component, kw_only=True):
 
     def streams(self, ctx: BuildContext) -> Iterator[DeclaredStream]:
         """Yield the streams for the config. Raises ManifestError: when a copy of the template is not a valid stream."""
-        for blob in self.components_resolver.build(ctx)(self.stream_template):
+        for number, blob in enumerate(self.components_resolver.build(ctx)(self.stream_template), 1):
             document = propagate(
                 {"type": "DeclarativeStream", **blob}, inherited=self.parameters, parent_wins=self.use_parent_parameters
             )
             for stream in streams_of_copy(document, ctx, self.name):
+                if not stream.name:
+                    why = f"found no name for stream {number}, expected a string; `components_mapping` has to set it"
+                    raise ManifestError(f"the streams of {self.name!r}: {why}")
                 stream.copy = document
                 yield stream
 

@@ -4,7 +4,10 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from cdk import Json
 from cdk.base.errors import ManifestError
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
@@ -130,9 +133,10 @@ def test_texts_of_an_api_are_not_read_as_yaml() -> None:
     assert names(from_http(), api=api) == ["yes"]
 
 
-def test_a_number_in_the_place_of_a_text_is_one() -> None:
+@pytest.mark.parametrize("id", [7, "12e4", "1_0", "0x1f"])
+def test_a_number_in_the_place_of_a_text_is_one_as_it_is_spelled(id: Json) -> None:
     api = MockApi()
-    api.get("/tables").returns(json={"data": [{"name": "a", "id": 7}]})
+    api.get("/tables").returns(json={"data": [{"name": "a", "id": id}]})
     api.get("/*").returns(json={"data": [{"id": 1}]})
     template: Any = deepcopy(TEMPLATE)
     template["retriever"]["requester"] = {"type": "HttpRequester", "url_base": "https://api.test", "path": "somewhere"}
@@ -140,7 +144,31 @@ def test_a_number_in_the_place_of_a_text_is_one() -> None:
     made = source(from_http(value(place, "{{ components_values.id }}")), api=api, template=template)
 
     assert read(made, "a").records == [{"id": 1}]
-    assert api.requests[-1].url.endswith("/7")
+    assert api.requests[-1].url.endswith(f"/{id}")
+
+
+SPELLED = st.integers().map(str) | st.floats(allow_nan=False).map(str) | st.dates().map(str) | st.just("1e5")
+
+
+@given(st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.booleans() | SPELLED)
+def test_what_an_item_has_as_a_name_is_a_string_as_it_is_spelled(name: Json) -> None:
+    api = MockApi()
+    api.get("/tables").returns(json={"data": [{"name": name}]})
+
+    assert names(from_http(), api=api) == [f"{name}"]
+    assert names(from_config(tables={}), {"tables": [{"name": name}]}) == [f"{name}"]
+    assert names(from_manifest(parameters=[{"name": name}])) == [f"{name}"]
+
+
+@pytest.mark.parametrize("item", [{}, {"name": None}, {"name": ""}, {"name": []}, {"name": ["a"]}, {"name": {"b": 1}}])
+def test_an_item_without_a_name_is_refused(item: Json) -> None:
+    api = MockApi()
+    api.get("/tables").returns(json={"data": [{"name": "first"}, item]})
+    items = [{"name": "first"}, item]
+
+    for resolver in (from_http(), from_config(tables={}), from_manifest(parameters=items)):
+        with pytest.raises(ManifestError, match=r"'tables': (found no name for stream 2|name: found .*), expected a"):
+            names(resolver, {"tables": items}, api=api)
 
 
 def test_a_list_in_the_config_says_which_streams_there_are() -> None:
