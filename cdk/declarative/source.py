@@ -131,8 +131,13 @@ class ManifestSource(Source):
         """Return the config after the manifest's transformations; the result is not saved."""
         return self._rules(config).transform(config)
 
-    def select(self, properties: Mapping[str, frozenset[str]]) -> None:
-        self._runtime.selected = properties
+    def select(self, streams: Mapping[str, frozenset[str] | None]) -> None:
+        self._runtime.selected = streams
+
+    @property
+    def stream_names(self) -> frozenset[str] | None:
+        """The names of the streams; None if some are only known for a config: those of templates and conditions."""
+        return self._root.static_names
 
     def concurrency(self, config: Mapping[str, JsonValue]) -> int:
         level = self._root.concurrency_level
@@ -148,7 +153,10 @@ class ManifestSource(Source):
                 "that, read them in separate runs",
                 self._manifest.where(("stream_groups",)),
             )
-        return list(self._located(ctx, config, self._root.build_streams(ctx, (), self._manifest.reads_config)).values())
+        # The expressions of streams that are not read need no compiler, and their mistakes stop no other stream.
+        names = tuple(self._runtime.selected) if self._root.static_names else ()
+        declared = self._root.build_streams(ctx, names, self._manifest.reads_config)
+        return list(self._located(ctx, config, declared).values())
 
     def rebuilt(self, config: Mapping[str, JsonValue], copy: bytes = b"") -> Mapping[str, Stream]:
         """Return the streams written in the manifest, or those of one copy of a template, without calling the API."""

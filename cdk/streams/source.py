@@ -128,11 +128,17 @@ class Source:
         """How a platform obtains OAuth credentials for the config, in the form of the protocol's spec."""
         return None
 
-    def select(self, properties: Mapping[str, frozenset[str]]) -> None:
-        """Restrict streams to some properties, if the API can return only these. Called before reading.
+    def select(self, streams: Mapping[str, frozenset[str] | None]) -> None:
+        """Restrict the source to the streams that a catalog selects. Called before they are opened.
 
-        properties: those that a catalog selects, by stream name; a stream that is missing is read with all of them.
+        streams: the selected properties by stream name, to request only these where the API can return a part; None for
+        all of them. A source may leave out the other streams.
         """
+
+    @property
+    def stream_names(self) -> frozenset[str] | None:
+        """The names of all its streams, selected or not; None if they are known only from the streams."""
+        return None
 
     def concurrency(self, config: Mapping[str, JsonValue]) -> int:  # noqa: ARG002 - for overriding
         """The most slices to read concurrently when the pipeline does not set a limit; 1 reads them one by one.

@@ -565,13 +565,37 @@ def test_a_stream_that_the_config_does_not_fit_fails_alone_when_it_is_read(
     assert said in str(failed.error)
 
 
-def test_a_mistake_of_the_manifest_itself_is_still_one_of_all_streams() -> None:
-    wrong = stream("wrong", incremental_sync={**SINCE, "start_datetime": "never"})
-    check = {"type": "CheckStream", "stream_names": ["wrong"]}
-    made = ManifestSource(Manifest({"version": "6.0.0", "check": check, "streams": [wrong]}), Runtime())
+BROKEN = stream("broken", incremental_sync={**SINCE, "start_datetime": "never"})
 
+
+def test_a_mistake_of_the_manifest_itself_is_still_one_of_all_streams() -> None:
     with pytest.raises(ManifestError, match="start_datetime: found 'never'"):
-        made.streams({})
+        made(streams=[stream("good"), BROKEN]).streams({})
+
+
+@pytest.mark.parametrize(
+    ("root", "names", "selected"),
+    [
+        ({}, {"users", "teams", "broken"}, ["teams"]),
+        ({"dynamic_streams": TEMPLATES}, None, None),
+        (
+            {"streams": [stream("teams"), {"type": "ConditionalStreams", "condition": "true", "streams": [BROKEN]}]},
+            None,
+            None,
+        ),
+    ],
+    ids=["only static streams", "templates", "conditions"],
+)
+def test_a_stream_that_no_catalog_selects_is_not_built(root: dict[str, Any], names: Any, selected: Any) -> None:
+    source = made(**{"streams": [stream("users"), stream("teams"), BROKEN], **root})
+    source.select({"teams": None})
+    assert source.stream_names == names
+    if selected is None:
+        # Which of the streams a template or a condition makes is known once all are built.
+        with pytest.raises(ManifestError, match="start_datetime: found 'never'"):
+            source.streams({})
+    else:
+        assert [each.name for each in source.streams({})] == selected
 
 
 def test_an_expression_that_fails_in_one_slice_keeps_no_other_from_being_read() -> None:

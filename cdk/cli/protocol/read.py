@@ -15,6 +15,7 @@ from cdk.base.process.request_lease import RequestLease, leasing
 from cdk.base.process.tuning import tuned_for_records
 from cdk.base.run import RunScope
 from cdk.base.secret_masking import secret_values
+from cdk.base.values import JsonSchema
 from cdk.cli.command_errors import retries_on_stderr
 from cdk.cli.config_file import opened
 from cdk.cli.crash_reports import CrashReports, crash_report_option
@@ -83,10 +84,13 @@ def read(
     def run(output: Output, crashes: CrashReports) -> None:
         source, settings = opened(find, config, output.secrets, ProtocolEvents(output, config))
         crashes.name, crashes.config = source.name or type(source).__name__, dict(settings)
+        configured = None if catalog is None else load_catalog(catalog)
+        if configured is not None:
+            source.select(_selected(configured))
         streams = source.open(settings)
-        configured = whole_catalog(streams) if catalog is None else load_catalog(catalog)
-        source.select(_selected(configured))
-        manager = ConnectorStateManager(load_state(state, {stream.name for stream in streams}))
+        names = source.stream_names or {stream.name for stream in streams}
+        configured = configured or whole_catalog(streams)
+        manager = ConnectorStateManager(load_state(state, names))
         with _observing(output) as observer, tuned_for_records(), _reporting(crashes):
             run_read(
                 streams,
@@ -134,13 +138,14 @@ def _noting(execute: Threads) -> Executor:
     return noting
 
 
-def _selected(catalog: ConfiguredAirbyteCatalog) -> dict[str, frozenset[str]]:
-    """The properties that a catalog selects, by stream; only of streams whose schema has properties."""
-    return {
-        item.stream.name: frozenset(properties)
-        for item in catalog.streams
-        if isinstance(properties := item.stream.json_schema.get("properties"), dict) and properties
-    }
+def _selected(catalog: ConfiguredAirbyteCatalog) -> dict[str, frozenset[str] | None]:
+    """The properties that a catalog selects, by stream; None for a stream whose schema has no properties."""
+    return {item.stream.name: _properties(item.stream.json_schema) for item in catalog.streams}
+
+
+def _properties(schema: JsonSchema) -> frozenset[str] | None:
+    properties = schema.get("properties")
+    return frozenset(properties) if isinstance(properties, dict) and properties else None
 
 
 @contextmanager

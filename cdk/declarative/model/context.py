@@ -90,8 +90,8 @@ class Runtime(Struct):
     """Limits how many jobs of asynchronous APIs run at once."""
     parents: frozenset[str] = frozenset()
     """The names of the streams that other streams read as their parents."""
-    selected: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The properties that the catalog selects, by stream; a stream that is not listed has no selection."""
+    selected: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    """The properties that the catalog selects, by stream; None, or a stream that is not listed: all of them."""
     authenticators: dict[str, Authenticator] = field(default_factory=dict)
     """Authenticators that streams share, by the key that identifies them."""
     logins: dict[str, OAuth2 | SessionToken] = field(default_factory=dict)

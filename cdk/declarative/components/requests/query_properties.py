@@ -80,10 +80,10 @@ class JsonSchemaPropertySelector(Component):
         transforms = [item.build(ctx) for item in self.transformations]
 
         def select(properties: Sequence[str]) -> Sequence[str]:
-            catalog = ctx.runtime.selected
-            if ctx.stream not in catalog:
+            chosen = ctx.runtime.selected.get(ctx.stream)
+            if chosen is None:
                 return properties
-            selected: JsonObject = {name: {} for name in catalog[ctx.stream]}
+            selected: JsonObject = {name: {} for name in chosen}
             for transform in transforms:
                 transform([selected], NO_NAMES)
             return [name for name in properties if name in selected]

@@ -261,6 +261,12 @@ class DeclarativeSource(Component):
         if self.streams is None and self.dynamic_streams is None:
             raise ValueError("a manifest needs `streams` or `dynamic_streams`")
 
+    @property
+    def static_names(self) -> frozenset[str] | None:
+        """The names of the streams; None if templates, conditions or custom code make some of them."""
+        names = {getattr(item, "name", "") for item in self.streams or ()}
+        return None if self.dynamic_streams or "" in names else frozenset(names)
+
     def build_streams(
         self, ctx: BuildContext, names: Sequence[str] = (), of_config: Callable[[ManifestError], bool] = lambda _: False
     ) -> Iterator[DeclaredStream]:
