@@ -278,7 +278,7 @@ def test_a_mistake_that_many_places_refer_to_is_told_once(tmp_path: Path) -> Non
         Manifest.load(file).root()
 
     place = f"{file}:10 streams[0].retriever.requester.http_method"
-    said = "found 5, expected a string; write '5', in quotes (referred to from 2 places)"
+    said = "found 5, expected one of 'GET', 'POST', 'PUT', 'PATCH', 'DELETE' (referred to from 2 places)"
     assert f"{place}: {said}" == str(refused.value)
 
 
@@ -417,9 +417,8 @@ def test_merged_keys_and_aliases_are_told_where_they_are_written(tmp_path: Path)
     with pytest.raises(ManifestError) as refused:
         Manifest.load(file).root()
 
-    assert f"{file}:10 streams[0].retriever.requester.http_method: found a list of 1, expected a string" == str(
-        refused.value
-    )
+    place = f"{file}:10 streams[0].retriever.requester.http_method"
+    assert str(refused.value).startswith(f"{place}: found a list of 1, expected one of 'GET', 'POST'")
 
 
 def test_an_error_of_building_is_given_its_line(tmp_path: Path) -> None:

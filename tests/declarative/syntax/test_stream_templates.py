@@ -84,7 +84,7 @@ def test_the_template_itself_stays_as_it_is() -> None:
 def test_a_text_is_a_literal_and_maybe_yaml(text: str, kind: str | None, plain: Any, as_yaml: Any) -> None:
     words = "{{ components_values.text }}"
     for expected, yaml in ((plain, False), (as_yaml, True)):
-        made = copy(setting(["name"], words, as_yaml=yaml, value_type=kind), found={"text": text})["name"]
+        made = copy(setting(["flat"], words, as_yaml=yaml, value_type=kind), found={"text": text})["flat"]
         assert (type(expected), expected) == (type(made), made)
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache, partial
-from typing import Annotated, cast
+from typing import Annotated, Literal, cast
 from urllib.parse import urljoin
 
 from msgspec.structs import replace
@@ -44,6 +44,10 @@ def _with_properties(value: JsonValue) -> object:
     }
 
 
+def _in_capitals(value: JsonValue) -> JsonValue:
+    return value.upper() if isinstance(value, str) else value
+
+
 _PLAIN = lazy_pattern(r"[A-Za-z0-9_\-]+(?:/[A-Za-z0-9_\-]+)*/?")
 """Matches paths without dots, queries and schemes."""
 _match_plain_base = lru_cache(maxsize=64)(re.compile(r"[a-z]+://[^/?#]+/(?:[^/?#]+/)*").fullmatch)
@@ -66,8 +70,8 @@ class HttpRequester(AnyRequester):
     """The beginning of the URL, which `path` continues; `url` is then ignored."""
     path: str | None = None
     """The rest of the URL, after `url_base` or `url`."""
-    http_method: str = "GET"
-    """The HTTP method."""
+    http_method: Annotated[Literal["GET", "POST", "PUT", "PATCH", "DELETE"], Adapted(before=_in_capitals)] = "GET"
+    """The HTTP method, in any letter case."""
     authenticator: AnyAuthenticator | None = None
     """Adds the credentials to requests."""
     request_parameters: Annotated[str | dict[str, object] | None, Adapted(before=_with_properties)] = None
@@ -129,7 +133,7 @@ class _HttpRequester:
 
     def __init__(self, component: HttpRequester, ctx: BuildContext, client: HttpClient, *, stream: bool) -> None:
         self.client, self._stream = client, stream
-        self._method, self._where = component.http_method.upper(), ctx.where(component, "url")
+        self._method, self._where = component.http_method, ctx.where(component, "url")
         self._url, self._base = _address(component, ctx)
         self.properties, self._parameter, component = _properties(component, ctx)
         self._params = ctx.mapping(component, "request_parameters") if component.request_parameters else None

@@ -1,6 +1,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.declarative.components import register
@@ -52,6 +54,19 @@ def regions(*places: dict[str, Any]) -> list[dict[str, Any]]:
 )
 def test_a_path_follows_its_base(base: str, path: str, url: str) -> None:
     assert join(base, path) == url
+
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+@given(method=st.sampled_from([*METHODS, *map(str.lower, METHODS)]) | st.text(max_size=8))
+@example(method="FETCH")
+def test_a_method_that_nothing_answers_to_is_refused_before_a_request(method: str) -> None:
+    if method.upper() in METHODS:
+        assert validated(HttpRequester, {"http_method": method}).http_method == method.upper()
+    else:
+        with pytest.raises(ManifestError, match=r"http_method: found .*, expected one of 'GET', 'POST'"):
+            validated(HttpRequester, {"http_method": method})
 
 
 def test_a_url_may_be_told_in_two_parts() -> None:
