@@ -29,6 +29,7 @@ from cdk.sync.reports.counts import StaleCount
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tables.conditional_state import ConditionalState, FollowSettings, ReadCondition, foreign_source_state
 from cdk.sync.tables.stale_removal import RemovalRequest, StaleRemoval
+from cdk.sync.tables.table_fit import warn_of_wider_columns
 from cdk.sync.tables.table_writer import TableWriting
 from cdk.sync.tasks.messages import SliceResult
 
@@ -135,8 +136,9 @@ class StreamCommit:
         counts = guards.EntityCounts(shown, 0 if self._are_no_records(files) else read, max(0, shown - read))
         if (refusal := self._refusal(counts, read)) is not None:
             return self._restart(saved, refusal)
-        version = self._writing.table.version
+        version, columns = self._writing.table.version, self._writing.table.schema
         outcome = self._add(saved, rows, spread, complete=True)
+        warn_of_wider_columns(self._plan.stream.name, columns, self._writing.table.schema)
         if not read or not guards.is_too_much(counts, self._guards):
             return outcome
         warning = (

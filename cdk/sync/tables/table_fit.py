@@ -25,7 +25,7 @@ from cdk.lake.arrow.columns import (
     field_of,
     without_column,
 )
-from cdk.lake.arrow.schema_evolution import Policy, SchemaChange, Widening, plan_schema
+from cdk.lake.arrow.schema_evolution import Policy, SchemaChange, plan_schema
 from cdk.lake.arrow.type_promotion import keeps_spelling, writable
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Guard, Use
@@ -136,11 +136,14 @@ def warn_of_string_columns(
         )
 
 
-def warn_of_wider_columns(stream: str, wider: Iterable[Widening], schema: pa.Schema) -> None:
-    """Warn about columns that are now as wide as in `schema`: programs that read the table meet another type."""
-    changes = [f"{each.column} ({each.old} -> {schema.field(each.column).type})" for each in wider]
-    text = "%s: columns of the table have a wider type now, which values of the source need: %s; check what reads them"
-    logger.warning(text, stream, ", ".join(changes))
+def warn_of_wider_columns(stream: str, before: pa.Schema, schema: pa.Schema) -> None:
+    """Warn about columns that a commit has made wider than `before`: programs that read the table meet another type."""
+    known = {column.name: column.type for column in before}
+    wider = [(each, known[each.name]) for each in schema if known.get(each.name, each.type) != each.type]
+    if wider:
+        changes = ", ".join(f"{column.name} ({old} -> {column.type})" for column, old in wider)
+        text = "%s: columns of the table have a wider type now, which values of the source need: %s; "
+        logger.warning(text + "check what reads them", stream, changes)
 
 
 def warn_of_fields_without_column(stream: str, schema: JsonSchema, declared: Mapping[str, ColumnType]) -> None:

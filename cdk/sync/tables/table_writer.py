@@ -162,11 +162,10 @@ class TableWriting:
         self.mode.add(self._columns.add)
         if not self._columns.widen or self._plan.traits.hidden_until_complete:
             return False
-        before = self.table.saved or replace(saved, state=None)
-        wider = self._columns.widen
+        before, narrow = self.table.saved or replace(saved, state=None), self.table.schema
         self.table.widen(before, lambda exact: self._planned(exact).schema, self.bounded, spread)
         self._columns = self._planned()
-        warn_of_wider_columns(self._plan.stream.name, wider, self._columns.schema)
+        warn_of_wider_columns(self._plan.stream.name, narrow, self.table.schema)
         return True
 
     def grow(

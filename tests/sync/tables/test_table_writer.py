@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from logging import WARNING, LogRecord
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -10,9 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cdk import CountCursor, Cursor, DatetimeCursor, Item, Json, Page, PagedStream, Partition, Slice, Stream
 from cdk.base.errors import TransientError
+from cdk.base.logs import log_records
 from cdk.base.task_map import run_inline
 from cdk.lake.arrow.columns import ADDITIONAL, OWN_COLUMNS
 from cdk.lake.arrow.schema_evolution import MOST_COLUMNS
@@ -141,6 +146,40 @@ def test_the_column_of_an_undeclared_field_becomes_as_wide_as_later_values_need(
 
         assert str(kinds(tmp_path)["x"]) == kind
         assert [row["x"] for row in rows(tmp_path)] == expected
+
+
+VALUES = st.sampled_from([None, 1, 2**60, 0.5, "a", "2024-01-01", True, {"a": 1}, [1]])
+
+
+@settings(max_examples=15)
+@given(
+    options=st.sampled_from(
+        [
+            {"write_mode": "append"},
+            {"write_mode": "append_dedup", "history": True},
+            {"write_mode": "overwrite", "sync_mode": "full_refresh"},
+        ]
+    ),
+    reads=st.lists(st.lists(VALUES, min_size=1, max_size=3), min_size=2, max_size=4),
+)
+def test_each_sync_that_changes_the_type_of_a_column_warns_of_it(
+    options: Mapping[str, Json], reads: Sequence[Sequence[Json]]
+) -> None:
+    with TemporaryDirectory() as temporary:
+        folder, before = Path(temporary), dict[str, pa.DataType]()
+        for n, values in enumerate(reads):
+            logged: list[LogRecord] = []
+            with log_records(logged.append, level=WARNING):
+                ok(folder, Things([of(10 * n + i, x=value) for i, value in enumerate(values)]), **options)
+            after = kinds(folder)
+            changed = [f"{name} ({before[name]} -> {after[name]})" for name in before if before[name] != after[name]]
+
+            texts = [text for record in logged if "wider type" in (text := record.getMessage())]
+            assert len(texts) >= len(changed)
+            assert all(change.partition(" -> ")[0] in texts[0] for change in changed)
+            assert all(change.partition(" -> ")[2] in texts[-1] for change in changed)
+            assert bool(texts) == bool(changed)
+            before = after
 
 
 @pytest.mark.parametrize("policy", ["freeze", "discard"])
