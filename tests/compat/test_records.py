@@ -1,4 +1,8 @@
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json, as_object
@@ -355,6 +359,48 @@ class Rows(RecordExtractor):
 
     assert isinstance(run.error, CustomCodeError)
     assert "Rows.extract_records raised KeyError: 'absent'" in str(run.error)
+
+
+SCALARS = st.none() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)
+
+
+@settings(max_examples=40)
+@given(
+    items=st.lists(st.fixed_dictionaries({"id": st.integers(1, 9)}) | SCALARS, max_size=3),
+    by=st.sampled_from(["{}", "iter({})", "(item for item in {})"]),
+    how=st.sampled_from([{}, {"record_filter": {"type": "RecordFilter", "condition": "{{ record.id }}"}}]),
+    filters=st.booleans(),
+)
+@example(items=["a", "b"], by="{}", how={}, filters=False)
+def test_what_custom_code_returns_beside_records_names_the_component(
+    items: list[Json],
+    by: str,
+    how: dict[str, Json],
+    filters: bool,  # noqa: FBT001
+) -> None:
+    method = "filter_records" if filters else "extract_records"
+    code = f"""
+class Rows:
+    def {method}(self, given, **kwargs):
+        return {by.format(items)}
+"""
+    custom: dict[str, Json] = {"type": "CustomRecordExtractor", "class_name": "components.Rows"}
+    selector: dict[str, Json] = {"extractor": custom, **how}
+    if filters:
+        plain: dict[str, Json] = {"type": "DpathExtractor", "field_path": ["data"]}
+        selector = {"extractor": plain, "record_filter": {**custom, "type": "CustomRecordFilter"}}
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 0}]})
+
+    with TemporaryDirectory() as folder:
+        run = read(source(Path(folder), code, manifest(record_selector=selector), api))
+
+    odd = next((n for n, item in enumerate(items) if not isinstance(item, dict)), None)
+    if odd is None:
+        assert (run.error, run.records) == (None, items)
+    else:
+        assert f"Rows.{method} returned " in str(run.error)
+        assert f" as record {odd}, expected objects" in str(run.error)
 
 
 def test_an_error_for_people_ends_the_read_as_it_is(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 
-from cdk.base.errors import ConfigError
-from cdk.base.values import JsonObject, JsonSchema, JsonValue, copied
+from cdk.base.errors import ConfigError, FatalError
+from cdk.base.values import JsonObject, JsonSchema, JsonValue, copied, json_kind
 from cdk.compat.airbyte.custom_object import CustomObject
 from cdk.compat.airbyte.http.response import ResponseFacade
 from cdk.compat.facades.slices import slice_in
@@ -39,13 +39,22 @@ class CustomExtractorAdapter(Extractor):
         self._custom = custom
 
     def pages(self, response: Response) -> Iterator[list[JsonObject]]:
-        with self._custom.calling("extract_records"):
-            records = _own(self._custom.call("extract_records", ResponseFacade(response)))
-        yield records
+        yield _records(self._custom, "extract_records", ResponseFacade(response))
+
+
+def _records(custom: CustomObject, method: str, *args: object, **kwargs: object) -> list[JsonObject]:
+    """Call a method that returns records. Raises FatalError: when one is no object, which a filter would drop."""
+    with custom.calling(method):
+        records = _own(custom.call(method, *args, **kwargs))
+    for number, record in enumerate(records):
+        if type(record) is not dict:
+            why = f"returned {json_kind(record)} as record {number}, expected objects; have it return dicts"
+            raise FatalError(f"the custom component {custom.name}.{method} {why}")
+    return records
 
 
 def _own(records: Iterable[JsonObject]) -> list[JsonObject]:
-    """Convert records to a list of plain dicts; items that are not records stay, for another component to check.
+    """Convert records to a list of plain dicts; items that are not records stay.
 
     Records from a generator are copied, because it may refill the same dict for the next record.
     """
@@ -76,11 +85,8 @@ def filtering(custom: CustomObject) -> Select:
 
     def select(records: list[JsonObject], names: Names) -> list[JsonObject]:
         token = names.get("next_page_token")
-        with custom.calling("filter_records"):
-            selected = custom.call(
-                "filter_records", records, stream_state={}, stream_slice=slice_in(names), next_page_token=token
-            )
-            return _own(selected)
+        slice = slice_in(names)
+        return _records(custom, "filter_records", records, stream_state={}, stream_slice=slice, next_page_token=token)
 
     return select
 
