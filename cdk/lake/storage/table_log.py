@@ -59,10 +59,17 @@ def actions_of(root: Folder, version: int, stream: str = "") -> list[Action]:
 
 
 def check_written(root: Folder, version: int, stream: str) -> None:
-    """Raise BrokenLog when a commit that `version` needs is empty. Disks only: a store writes files as a whole."""
-    if root.on_disk is None:
+    """Raise BrokenLog when a commit that `version` needs is empty, or the next one cannot be written.
+
+    Disks only: a store writes files as a whole, and has no folders.
+    """
+    if (disk := root.on_disk) is None:
         return
-    log = root.join("_delta_log")
+    log, following = root.join("_delta_log"), _file(version + 1)
+    entry = disk / "_delta_log" / following
+    if not entry.is_file() and (entry.is_symlink() or entry.exists()):
+        problem = "found a folder or a broken link with the name of the next commit, expected that nothing has it yet"
+        raise BrokenLog(root, following, problem, "Move it out of the folder", stream)
     commits = {_file(at): at for at in range(version, _hinted(log), -1)}
     for name, size in log.sizes(commits).items():
         if not size:

@@ -114,6 +114,25 @@ def cut_at_a_line(path: Path) -> None:
     path.write_bytes(b"\n".join(path.read_bytes().splitlines()[:-1]))
 
 
+@pytest.mark.parametrize("entry", [Path.mkdir, lambda path: path.symlink_to("nowhere")])
+def test_what_has_the_name_of_the_next_commit_is_to_be_moved_out_before_anything_is_read(
+    lake: Lake, entry: Callable[[Path], None]
+) -> None:
+    following = lake.commit(int(lake.newest.stem) + 1)
+    entry(following)
+    lake.stream.count = 20
+
+    said = lake.broken()
+
+    assert said == (
+        f"{following}: the table's log is damaged: found a folder or a broken link with the name of the next commit, "
+        "expected that nothing has it yet. Move it out of the folder"
+    )
+    following.rename(lake.folder / "moved")
+    assert lake.sync().failure is None
+    assert lake.rows == [list(range(20))] * 2
+
+
 @pytest.mark.parametrize(
     ("damage", "found"),
     [
