@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
+from cdk import sources
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
 from cdk.base.process.connector_line import connector_line, error_with_line, names_line
@@ -32,7 +33,8 @@ def find_source(connector: str) -> Source:
 
     connector: the path of a `.py` file, a name in `connectors`, an entry point, or a dotted module.
     A module's source is its attribute `source`, or the only Source subclass that it defines; a module that defines
-    only streams becomes a source of these. A source without a name gets it from `connector`, see `connector_name`.
+    only streams becomes a source of these. An entry point, or `source`, may also be the Path of a manifest.
+    A source without a name gets it from `connector`, see `connector_name`.
 
     Raises ConfigError: when there is no such connector (suggesting the nearest spelling), when it cannot be imported,
     or when it defines no source or several.
@@ -56,31 +58,38 @@ def find_source(connector: str) -> Source:
 
 
 def source_of(candidate: object, name: str) -> Source:
-    """Return the source in `candidate`: a Source, a subclass of it, or a module. Raises ConfigError as find_source."""
+    """Return the source in `candidate`: a Source, a subclass of it, a module, or the Path of a manifest.
+
+    Raises ConfigError: as find_source. Raises ManifestError: as `manifest_source`.
+    """
     match candidate:
         case Source():
             source = candidate
+        case Path():
+            # Whoever imported the code that names the manifest trusts its components as well.
+            source = sources.manifest_source(candidate, trusted=True)
+            source.name = name
         case type() if issubclass(candidate, Source):
             source = candidate()
         case ModuleType():
             source = _source_in(candidate, name)
         case _:
-            why = f"{name}: found a {type(candidate).__name__}, expected a Source or a module that defines one"
-            raise ConfigError(why)
+            expected = "a Source, the Path of a manifest, or a module that defines a Source or has one as `source`"
+            raise ConfigError(f"{name}: found a {type(candidate).__name__}, expected {expected}")
     source.name = source.name or name
     return source
 
 
 def _source_in(module: ModuleType, name: str) -> Source:
     """Return the source that a module assigns to `source` or defines, else a new source of the module's streams."""
-    if isinstance(source := vars(module).get("source"), Source):
-        return source
-    sources = [cls for cls in _classes(module) if issubclass(cls, Source) and not inspect.isabstract(cls)]
-    if len(sources) > 1:
-        names = ", ".join(cls.__name__ for cls in sources)
+    if isinstance(source := vars(module).get("source"), Source | Path):
+        return source_of(source, name)
+    defined = [cls for cls in _classes(module) if issubclass(cls, Source) and not inspect.isabstract(cls)]
+    if len(defined) > 1:
+        names = ", ".join(cls.__name__ for cls in defined)
         raise ConfigError(f"{name}: found the sources {names}, expected one; set `source = ...` in the module")
-    if sources:
-        source = sources[0]()
+    if defined:
+        source = defined[0]()
         for cls in source.stream_classes:
             _check_implemented(cls, name, needed=True)
         return source

@@ -26,7 +26,16 @@ WRITTEN = "http://127.0.0.1:8000"
 """Where pages say that the demo shop's API answers."""
 
 BIN = Path(sys.executable).parent
-ENVIRONMENT = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "COLUMNS": "160", "PYTHONDONTWRITEBYTECODE": "1"}
+# A wheel is built with the setuptools that is installed: no network.
+OFFLINE = {"PIP_NO_BUILD_ISOLATION": "false", "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+ENVIRONMENT = {
+    **os.environ,
+    **OFFLINE,
+    "PATH": f"{BIN}:{os.environ['PATH']}",
+    "COLUMNS": "160",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PIP_ROOT_USER_ACTION": "ignore",
+}
 
 
 def play(page: Path, folder: Path, address: str) -> None:
@@ -35,7 +44,8 @@ def play(page: Path, folder: Path, address: str) -> None:
     names: dict[str, Any] = {"__name__": page.stem}
     for kind, text in BLOCK.findall(page.read_text()):
         block = text.replace(WRITTEN, address)
-        if (header := FILE.match(block)) and kind in {"python", "yaml"}:
+        if (header := FILE.match(block)) and kind in {"python", "yaml", "toml"}:
+            (folder / header[1]).parent.mkdir(exist_ok=True)
             with (folder / header[1]).open("a" if header[2] else "w") as file:
                 file.write(block)
         elif kind == "bash":

@@ -12,6 +12,7 @@ PAGES = [
     "explanation/state-log.md",
     "how-to/begin-from-an-api-description.md",
     "how-to/find-missing-records.md",
+    "how-to/package-a-connector.md",
     "how-to/prove-a-connector.md",
     "how-to/record-a-cassette.md",
     "how-to/run-a-connector.md",

@@ -7,6 +7,7 @@ import pytest
 
 from cdk import ConfigError, Source, Stream
 from cdk.sources.discovery import find_source, source_of
+from cdk.testing import MockApi, read
 from tests import samples
 from tests.cli.conftest import USERS
 
@@ -98,13 +99,13 @@ def test_a_module_without_one_source_is_refused(found: object, said: str) -> Non
         source_of(found, "m")
 
 
-def plug(tmp_path: Path, code: str) -> None:
-    """Install a package whose entry point `my-plug` is a module with this code."""
+def plug(tmp_path: Path, code: str, point: str = "elsewhere") -> None:
+    """Install a package with a module of this code, and an entry point `my-plug`."""
     (tmp_path / "elsewhere.py").write_text(code)
     info = tmp_path / "plug-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plug\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[cdk.connectors]\nmy-plug = elsewhere\n")
+    (info / "entry_points.txt").write_text(f"[cdk.connectors]\nmy-plug = {point}\n")
     sys.path.insert(0, str(tmp_path))
     assert "my-plug" in entry_points(group="cdk.connectors").names
 
@@ -113,6 +114,42 @@ def test_an_installed_entry_point_is_found(tmp_path: Path) -> None:
     plug(tmp_path, USERS)
 
     assert find_source("my-plug").name == "my-plug"
+
+
+MANIFEST = """
+version: 6.0.0
+type: DeclarativeSource
+check: {type: CheckStream, stream_names: [users]}
+streams:
+  - type: DeclarativeStream
+    name: users
+    retriever:
+      type: SimpleRetriever
+      requester: {type: HttpRequester, url: "https://api.test/users"}
+      record_selector:
+        type: RecordSelector
+        extractor: {type: CustomRecordExtractor, class_name: components.Users}
+"""
+COMPONENTS = """
+from airbyte_cdk.sources.declarative.extractors import RecordExtractor
+
+class Users(RecordExtractor):
+    def extract_records(self, response):
+        yield {"id": response.json()["number"]}
+"""
+
+
+@pytest.mark.parametrize("point", ["elsewhere", "elsewhere:source"])
+def test_an_installed_package_may_consist_of_a_manifest_and_its_code(tmp_path: Path, point: str) -> None:
+    plug(tmp_path, "from pathlib import Path\nsource = Path(__file__).with_name('manifest.yaml')\n", point)
+    (tmp_path / "manifest.yaml").write_text(MANIFEST)
+    (tmp_path / "components.py").write_text(COMPONENTS)
+    api = MockApi()
+    api.get("/users").returns(json={"number": 7})
+
+    source = find_source("my-plug")
+
+    assert (source.name, read(source, "users", transport=api).records) == ("my-plug", [{"id": 7}])
 
 
 def test_an_entry_point_that_does_not_run_says_which_and_what_happened(tmp_path: Path) -> None:
