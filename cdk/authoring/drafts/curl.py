@@ -23,6 +23,7 @@ from cdk.authoring.drafts.draft import (
     Guess,
     Parameter,
     StreamDraft,
+    check_levels,
     examples_of,
     expression,
     known_parameters,
@@ -276,6 +277,7 @@ class _Request:
             return {"type": "RequestBodyUrlEncodedForm", "value": self._fields("body_data", _once(fields))}
         if not isinstance(document, Mapping):
             raise ConfigError("the data of the curl command is JSON, expected an object")
+        check_levels(document, "the data of the curl command")
         rest, always = self._rest("body_json", document)
         # The manifest language omits an empty object, but sends one that is a string.
         numbers: JsonObject = {name: int(value) for name, value in always.items()}

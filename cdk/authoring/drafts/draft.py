@@ -4,12 +4,24 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from cdk.base.values import JsonObject, JsonValue, as_object, kinds_of
+from cdk.base.errors import ConfigError
+from cdk.base.values import JsonObject, JsonValue, as_object, is_deeper, kinds_of
 from cdk.base.wording import listed
 from cdk.testing.simulator.examples import example_of, inside
 
 BODY = {"body_data", "body_json"}
 """The locations of parameters that are fields of a form or a JSON body."""
+
+_MOST_LEVELS = 150
+"""Of objects and lists in a part of a draft. A manifest that is nested deeper than 200 cannot be read."""
+
+
+def check_levels(value: JsonValue, where: str) -> None:
+    """Raise ConfigError when a value is nested too deeply for a manifest."""
+    if is_deeper(value, _MOST_LEVELS):
+        raise ConfigError(
+            f"is nested deeper than {_MOST_LEVELS} levels, more than a manifest may be; flatten it", path=where
+        )
 
 
 class Parameter(Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import yaml
 
-from cdk.authoring.drafts.draft import Draft, expression
+from cdk.authoring.drafts.draft import Draft, check_levels, expression
 from cdk.base.values import JsonValue
 from cdk.declarative.interpolation.template import compile_template
 
@@ -58,7 +58,11 @@ def manifest_text(draft: Draft) -> str:
 
 
 def manifest_part(name: str, value: JsonValue, depth: int = 0) -> str:
-    """Return a key and its value, indented by `depth` spaces; short values are on one line."""
+    """Return a key and its value, indented by `depth` spaces; short values are on one line.
+
+    Raises ConfigError: when the value is nested too deeply.
+    """
+    check_levels(value, name)
     text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=_NEVER, allow_unicode=True)
     text = f"{name}: {text}" if text.startswith(("{", "[")) else f"{name}:\n{indent(text, '  ')}"
     return indent(text, " " * depth)

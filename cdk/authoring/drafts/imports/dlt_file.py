@@ -3,6 +3,7 @@
 import ast
 from pathlib import Path
 
+from cdk.authoring.drafts.draft import check_levels
 from cdk.base.documents import read_document
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonObject, JsonValue, as_object
@@ -18,6 +19,7 @@ def read_dlt_config(path: Path) -> JsonObject:
     Raises ConfigError: when it cannot be read or has none.
     """
     value = _in_python(path) if path.suffix == ".py" else read_document(path)
+    check_levels(value, str(path))
     if isinstance(value, dict) and isinstance(value.get("client"), dict) and isinstance(value.get("resources"), list):
         return value
     expected = "expected a RESTAPIConfig of dlt, an object with `client` and a list `resources`"
@@ -27,10 +29,12 @@ def read_dlt_config(path: Path) -> JsonObject:
 def _in_python(path: Path) -> JsonValue:
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
+        values = (_value(node) for node in ast.walk(tree) if isinstance(node, ast.Dict))
+        return next((value for value in values if {"client", "resources"} <= as_object(value).keys()), None)
     except (OSError, ValueError, SyntaxError) as error:
         raise ConfigError(f"cannot be read as Python: {reason_of(error)}", path=str(path)) from None
-    values = (_value(node) for node in ast.walk(tree) if isinstance(node, ast.Dict))
-    return next((value for value in values if {"client", "resources"} <= as_object(value).keys()), None)
+    except (RecursionError, MemoryError):
+        raise ConfigError("is nested too deeply to be read as Python; flatten it", path=str(path)) from None
 
 
 def _value(node: ast.expr) -> JsonValue:

@@ -4,7 +4,16 @@ from collections.abc import Iterator, Mapping
 
 from cdk.authoring.drafts.auth import bearer
 from cdk.authoring.drafts.cursors import cursor_of, first_cursor_value
-from cdk.authoring.drafts.draft import ConfigFields, Draft, Guess, LeftOut, StreamDraft, examples_of, stream_component
+from cdk.authoring.drafts.draft import (
+    ConfigFields,
+    Draft,
+    Guess,
+    LeftOut,
+    StreamDraft,
+    check_levels,
+    examples_of,
+    stream_component,
+)
 from cdk.authoring.drafts.names import snake, words
 from cdk.base.errors import ConfigError
 from cdk.base.secret_names import looks_secret
@@ -19,6 +28,7 @@ def draft_of_singer(catalog: JsonValue, settings: JsonValue, name: str) -> Draft
 
     name: of the catalog's file. Raises ConfigError: when it has no streams.
     """
+    check_levels(catalog, name)
     streams = [each for each in map(as_object, as_list(as_object(catalog).get("streams"))) if _name(each)]
     if not streams:
         raise ConfigError("found no stream, expected a catalog of Singer, an object with `streams`", path=name)

@@ -77,7 +77,7 @@ class Schemas:
                 self._remaining -= len(properties)
                 fields = {name: self._written(part, depth - 1, above) for name, part in properties.items()}
                 return {"type": ["null", "object"], "properties": fields}
-            case "array" if items := as_object(schema.get("items")):
+            case "array" if depth > -_DEEPEST and (items := as_object(schema.get("items"))):  # of lists of lists
                 return {"type": ["null", "array"], "items": self._written(items, depth - 1, above)}
             case "object" | "array" as kind:
                 return {"type": ["null", kind]}
