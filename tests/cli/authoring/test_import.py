@@ -63,7 +63,8 @@ def nested(levels: int, begin: str, end: str) -> str:
 
 OBJECTS, LISTS, ITEMS = ('{"a":', "}"), ("[", "]"), ('{"type":"array","items":', "}")
 DESCRIBED = """{"openapi": "3.0.0", "servers": [{"url": "https://a.test"}], "paths": {"/users": {"get":
-{"responses": {"200": {"content": {"application/json": {"schema": {"type": "array", "items": {"properties": {"id": DEEP}}}}}}}}}}}"""
+{"responses": {"200": {"content": {"application/json":
+{"schema": {"type": "array", "items": {"properties": {"id": DEEP}}}}}}}}}}}"""
 DEEP_DOCUMENTS = {
     "openapi": (("new", "my", "--from-openapi"), DESCRIBED),
     "dlt": (
