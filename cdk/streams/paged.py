@@ -30,6 +30,9 @@ _FIRST = Trail.begin(None)
 _TAIL = 100
 """Records at the end of a page that the next page is compared with; each of them is copied."""
 
+_EMPTY = 100
+"""So many pages without a record in a row, each with a next one, may have no end; a few are usual behind a filter."""
+
 _LARGE = 2**20
 """Bodies of at least so many bytes are remembered by a hash only."""
 
@@ -73,7 +76,7 @@ class _Checks:
 
     def __init__(self, slice: Slice) -> None:
         self._circle, self._repeats = _Circle(slice.start.cursor, slice.start.trail), _Repeats(slice)
-        self._count, self._overlap = _Count(slice), _Overlap()
+        self._count, self._overlap, self._empty = _Count(slice), _Overlap(), 0
 
     @property
     def circle_error(self) -> PaginationLoop | None:
@@ -99,8 +102,19 @@ class _Checks:
         else:
             end = _digest(source.body) if source is not None and count.says_end(source) else ""
             trail = self._circle.trail_after(following, last=token)
-            checked = replace(page, trail=trail, total=count.total, end=end)
+            warning = page.warning or self._endless(source, following)
+            checked = replace(page, trail=trail, total=count.total, end=end, warning=warning)
         return replace(checked, source=None, repeated=repeated)
+
+    def _endless(self, source: PageSource | None, following: Token) -> str:
+        """The warning, once, about pages without records, each of which names a next one with a new token."""
+        self._empty = 0 if source is None or source.records else self._empty + 1
+        if self._empty != _EMPTY:
+            return ""
+        return (
+            f"{_EMPTY} pages in a row have no records, and each names a next one, now {following!r}; if the read does "
+            "not end, correct what tells the paginator that a page is the last, in a manifest the `stop_condition`"
+        )
 
 
 class _Circle:

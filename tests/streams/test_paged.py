@@ -7,7 +7,7 @@ import pytest
 from cdk import Checkpoint, FatalError, Json, Page, PagedStream, PaginationLoop, Position, Slice, Start, StreamState
 from cdk.state.slice import WHOLE
 from cdk.state.wire import decode, encode
-from cdk.streams.page import ReadPage
+from cdk.streams.page import PageSource, ReadPage
 from cdk.streams.read_slice import read_slice
 
 Token = Mapping[str, Json] | None
@@ -138,3 +138,22 @@ def test_the_records_of_a_page_may_come_one_by_one() -> None:
 def test_what_is_no_page_is_refused_in_words(page: Page, said: str) -> None:
     with pytest.raises(FatalError, match=said):
         list(read_slice(Scripted(lambda _: page), Slice()))
+
+
+@pytest.mark.parametrize(
+    ("pages", "warned"),
+    [("e" * 99 + "r", 0), ("e" * 100 + "r", 1), ("r" + "e" * 250, 1), ("re" * 120, 0), (("e" * 100 + "r") * 2, 2)],
+)
+def test_many_pages_without_records_in_a_row_are_warned_of_and_read_on(pages: str, warned: int) -> None:
+    def script(token: Token) -> Page:
+        number = token["page"] if token else 0
+        records = [{"id": number}] * (pages[number] == "r")
+        following = {"page": number + 1} if number + 1 < len(pages) else None
+        return Page(records, following, source=PageSource(b"%d" % number, len(records)))
+
+    read = list(read_slice(Scripted(script), Slice()))
+
+    assert sum(len(page.records) for page in read) == pages.count("r")
+    texts = [page.warning for page in read if "pages in a row have no records" in page.warning]
+    assert len(texts) == warned
+    assert all("100 pages" in text and "'page': " in text and "`stop_condition`" in text for text in texts)
