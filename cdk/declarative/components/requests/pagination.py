@@ -98,10 +98,7 @@ class PageIncrement(AnyPaginationStrategy):
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
         start = self.start_from_page
         return _Counting(
-            ctx.integer(self, "page_size", None, empty=True),
-            start if self.inject_on_first_request else None,
-            start,
-            by_records=False,
+            _page_size(ctx, self), start if self.inject_on_first_request else None, start, by_records=False
         )
 
     def shrinking_problem(self) -> str:
@@ -127,7 +124,12 @@ class OffsetIncrement(AnyPaginationStrategy):
             size = ctx.expression(self, "page_size")
             if not size.fixed:
                 return _Counting(None, first, 0, by_records=True, size_expression=size)
-        return _Counting(ctx.integer(self, "page_size", None, empty=True), first, 0, by_records=True)
+        return _Counting(_page_size(ctx, self), first, 0, by_records=True)
+
+
+def _page_size(ctx: BuildContext, strategy: AnyPaginationStrategy) -> int | None:
+    """Return the number of records on a full page; None if it is unknown: 0 counts as none, as in Airbyte."""
+    return ctx.integer(strategy, "page_size", None, least=0, empty=True) or None
 
 
 class _Counting(PageStrategy):
@@ -202,9 +204,7 @@ class CursorPagination(AnyPaginationStrategy):
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy:
         stop = None if self.stop_condition is None else ctx.expression(self, "stop_condition")
-        return _CursorStrategy(
-            ctx.expression(self, "cursor_value"), stop, ctx.integer(self, "page_size", None, empty=True)
-        )
+        return _CursorStrategy(ctx.expression(self, "cursor_value"), stop, _page_size(ctx, self))
 
     def shrinking_problem(self) -> str:
         if _COMPARED.search(self.stop_condition or ""):

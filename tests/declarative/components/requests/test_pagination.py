@@ -212,8 +212,34 @@ def test_tokens_and_sizes_go_where_they_are_told(place: str, sent: Any) -> None:
     assert (request.body if place != "header" else dict(request.headers)) == sent
 
 
-def test_a_place_for_a_size_needs_a_size() -> None:
-    made = run(MockApi(), paginator=paginator({"type": "OffsetIncrement"}, size=True))
+STRATEGIES: list[dict[str, Any]] = [
+    {"type": "OffsetIncrement"},
+    {"type": "PageIncrement"},
+    {"type": "CursorPagination", "cursor_value": "{{ response.next }}"},
+]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy["type"])
+@pytest.mark.parametrize("size", [-1, -20, "-5", "{{ 2 - 5 }}"])
+def test_a_negative_page_size_is_refused(strategy: dict[str, Any], size: Any) -> None:
+    made = run(MockApi(), paginator=paginator({**strategy, "page_size": size}, size=True))
+
+    assert isinstance(made.error, ManifestError)
+    assert f"{strategy['type']}.page_size: found -" in made.error.message
+
+
+@pytest.mark.parametrize("size", [0, "0", "{{ 0 }}", "", None])
+def test_a_page_size_of_0_is_none(size: Any) -> None:
+    api = MockApi()
+    api.get("/items").returns(json=rows(1, 2)).returns(json=rows(3)).returns(json=rows())
+
+    assert ids(run(api, paginator=paginator({"type": "PageIncrement", "page_size": size}))) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy["type"])
+@pytest.mark.parametrize("size", [{}, {"page_size": 0}])
+def test_a_place_for_a_size_needs_a_size(strategy: dict[str, Any], size: dict[str, int]) -> None:
+    made = run(MockApi(), paginator=paginator({**strategy, **size}, size=True))
 
     assert isinstance(made.error, ManifestError)
     assert "there is no page size to send" in made.error.message
