@@ -42,7 +42,7 @@ class JsonItems(StreamedItems):
             any_items, begin = False, list[bytes]()
             pieces = _recording_start(_utf8(response, chunks, self.encoding), begin)
             try:
-                for item in ijson.items(BodyFile(_checked(response, pieces)), where):
+                for item in ijson.items(BodyFile(response, _checked(response, pieces)), where):
                     any_items = True
                     yield _with_numbers(item)
             except (ijson.JSONError, InvalidOperation, UnicodeDecodeError) as error:

@@ -40,14 +40,19 @@ _BRACKETED = re.compile(r"\s*<[^<>]*>\s*")
 _LONGEST_LITERAL = len("-Infinity")
 _CSV = "CSV"
 _DELIMITERS = ",;\t|"
+_PACKED = {
+    b"\x1f\x8b": "gzip, expected text; `GzipFile(...)` unpacks it, in a manifest a `GzipDecoder`, around its decoder",
+    b"PK\x03\x04": "a zip archive, expected text; `ZipArchive(...)` unpacks it, in a manifest a `ZipfileDecoder`",
+}
+"""What bodies are that begin so, and what unpacks them."""
 _ESCAPE = re.compile(r"\\(?:[tvf\\]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4})")
 
 
 class BodyFile(io.RawIOBase):
-    """A file object over the pieces of a body."""
+    """A file object over the pieces of a body. Reading it raises DecodeError: when the body is a compressed file."""
 
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._rest = pieces, memoryview(b"")
+    def __init__(self, response: Response, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._rest = _text(response, pieces), memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -64,9 +69,19 @@ class BodyFile(io.RawIOBase):
         return count
 
 
+def _text(response: Response, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the pieces unchanged. Raises DecodeError: when they begin as a compressed file does."""
+    first = next(pieces, b"")
+    for beginning, words in _PACKED.items():
+        if first.startswith(beginning):
+            raise DecodeError(f"{response.request}: the body is {words}")
+    yield first
+    yield from pieces
+
+
 def byte_lines(response: Response) -> Generator[bytes, None, None]:
     r"""Yield the lines of the body, each with its `\n`. Raises DecodeError: when a line is longer than MAX_LINE."""
-    with closing(response.chunks()) as chunks, io.BufferedReader(BodyFile(chunks), _BUFFER) as file:
+    with closing(response.chunks()) as chunks, io.BufferedReader(BodyFile(response, chunks), _BUFFER) as file:
         for line in iter(partial(file.readline, MAX_LINE), b""):
             if len(line) == MAX_LINE:
                 raise _too_long(response)
@@ -93,7 +108,7 @@ def text_file(response: Response, pieces: Iterator[bytes], encoding: str) -> io.
     """Return a text file over the pieces of a body, without a UTF-8 byte order mark, which Excel writes into CSV."""
     try:
         encoding = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
-        return io.TextIOWrapper(io.BufferedReader(BodyFile(pieces), _BUFFER), encoding)
+        return io.TextIOWrapper(io.BufferedReader(BodyFile(response, pieces), _BUFFER), encoding)
     except LookupError:
         raise unknown_encoding(response, encoding) from None
 

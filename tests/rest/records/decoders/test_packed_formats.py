@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 
 from cdk import DecodeError
-from cdk.rest import CsvRows, Decoder, GzipFile, Headers, JsonDocument, Jsonl, Request, XmlDocument, ZipArchive
+from cdk.rest import (
+    CsvRows,
+    Decoder,
+    GzipFile,
+    Headers,
+    JsonDocument,
+    JsonItems,
+    Jsonl,
+    Request,
+    TextLines,
+    XmlDocument,
+    ZipArchive,
+)
 from cdk.rest.http.streamed_response import StreamedResponse
 from tests.rest.api import response
 
@@ -54,6 +66,18 @@ def test_gzip_is_unpacked_where_it_is_gzip(body: bytes) -> None:
     assert read(GzipFile(Jsonl()), body) == expected
     assert list(GzipFile(Jsonl()).items(streamed)) == expected
     assert GzipFile(Jsonl()).decode(response(body=body)) == expected
+
+
+LINES = [CsvRows(), CsvRows(encoding="latin-1"), CsvRows(encoding="cp1252"), Jsonl(), Jsonl(lenient=True), TextLines()]
+
+
+@pytest.mark.parametrize("decoder", [*LINES, JsonItems("a")], ids=repr)
+@pytest.mark.parametrize("content", [b"", b"a,b\n1,2\n", b'{"a": [1]}\n', bytes(range(256)) * 300])
+def test_a_decoder_of_text_names_what_unpacks_a_compressed_body(decoder: Decoder, content: bytes) -> None:
+    with pytest.raises(DecodeError, match=r"the body is gzip, expected text; `GzipFile\(\.\.\.\)` unpacks it"):
+        read(decoder, gzip.compress(content))
+    with pytest.raises(DecodeError, match=r"the body is a zip archive, .* in a manifest a `ZipfileDecoder`"):
+        read(decoder, archive({"a.csv": content}))
 
 
 def test_gzip_of_more_than_a_piece_is_whole() -> None:
