@@ -13,6 +13,7 @@ from jinja2 import nodes
 from msgspec import Struct
 
 from cdk.base.errors import CdkError, ManifestError
+from cdk.base.times.clock import format_problem
 from cdk.base.times.iso_durations import parse_duration
 from cdk.base.values import (
     JsonSchema,
@@ -268,8 +269,7 @@ def _values(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool]]:
             if (text := _literal(cursor.get(name))) and not _is_duration(text):
                 words = f"found {text!r}, expected a duration such as P1D, PT1H or P1M"
                 yield (*keys, "incremental_sync", name), words, True
-        if (text := _literal(cursor.get("datetime_format"))) and "%" not in text:
-            words = f"found {text!r}, expected the parts of a timestamp, such as %Y-%m-%dT%H:%M:%SZ"
+        if (text := _literal(cursor.get("datetime_format"))) and (words := format_problem(text)):
             yield (*keys, "incremental_sync", "datetime_format"), words, True
         if (text := _literal(strategy.get("page_size"))) and not text.strip().removesuffix(".0").isdecimal():
             words = f"found {text!r}, expected an integer"

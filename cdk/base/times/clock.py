@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from cdk.base.first_use import lazy_pattern
 from cdk.base.process.interruption import Interrupted, Interruption
 from cdk.base.run import current_run
 from cdk.base.values import FieldValue
@@ -106,6 +107,7 @@ _EPOCH_UNITS = {
     "%ms": timedelta(milliseconds=1),
     "%epoch_microseconds": timedelta(microseconds=1),
 }
+_PARTS = lazy_pattern(r"%[-_0^#]*\d*[EO]?.?")
 
 
 def parse_timestamp(value: FieldValue, formats: Sequence[str]) -> datetime | None:
@@ -125,6 +127,15 @@ def parse_timestamp(value: FieldValue, formats: Sequence[str]) -> datetime | Non
         except ValueError:
             return None
     return None
+
+
+def format_problem(pattern: str) -> str:
+    """Return why `pattern` is no format of timestamps, for errors; an empty string if it is one."""
+    parts = [] if pattern in _EPOCH_UNITS else _PARTS.findall(pattern.replace("%_ms", "%f"))
+    # Python writes what it does not know unchanged, into each request.
+    unknown = [part for part in parts if _EPOCH.strftime(part) == part]
+    expected = f"found {pattern!r}, expected the parts of a timestamp, such as %Y-%m-%dT%H:%M:%SZ"
+    return f"{expected}; {unknown[0]!r} is none" if unknown else "" if "%" in pattern else expected
 
 
 # Cached: the windows of thousands of partitions have the same bounds.

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from cdk.base.process.interruption import Interrupted, Interruption
 from cdk.base.run import RunScope
-from cdk.base.times.clock import Stopped, interruptible, parse_timestamp, sleep, system_clock, write_timestamp
+from cdk.base.times.clock import (
+    Stopped,
+    format_problem,
+    interruptible,
+    parse_timestamp,
+    sleep,
+    system_clock,
+    write_timestamp,
+)
 from cdk.base.values import Json
 
 FORMATS = ["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%fZ", "%Y-%m-%dT%H:%M:%S.%_msZ", "%d.%m.%Y %H:%M:%S %z"]
@@ -54,6 +62,18 @@ def test_anything_else_is_none_and_never_an_error(value: Json, formats: set[str]
     moment = parse_timestamp(value, sorted(formats))
 
     assert moment is None or moment.tzinfo is not None
+
+
+PARTS = st.sampled_from(
+    ["%Y", "%m", "%-d", "%H", "%_ms", "%f", "%z", "%s", "%%", "%e", "%05Y", "T", ":", "-", "Z", "ms"]
+)
+
+
+@given(st.lists(PARTS, min_size=1).map("".join), st.sampled_from(["%Q", "%i", "%N", "%", "%3N", "%E"]))
+def test_a_format_with_a_part_that_would_be_written_unchanged_is_none(known: str, unknown: str) -> None:
+    assert bool(format_problem(known)) == ("%" not in known)
+    assert repr(unknown) in format_problem(f"{known} {unknown}")
+    assert all(format_problem(epoch) == "" for epoch in EPOCHS)
 
 
 def test_the_clock_knows_its_zone() -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Literal
 
 from cdk.base.errors import ManifestError
-from cdk.base.times.clock import assume_utc, parse_timestamp
+from cdk.base.times.clock import assume_utc, format_problem, parse_timestamp
 from cdk.base.values import JsonObject
 from cdk.declarative.components.requests.request_options import RequestOption, put_at
 from cdk.declarative.model.component import Component
@@ -107,6 +107,8 @@ class DatetimeBasedCursor(AnyIncrementalSync):
 
     def build(self, ctx: BuildContext) -> Incremental:
         pattern = ctx.expression(self, "datetime_format").text()
+        if problem := format_problem(pattern):
+            raise ManifestError(f"{ctx.where(self, 'datetime_format')}: {problem}")
         formats = [*(ctx.expression(self, "cursor_datetime_formats", f).text() for f in self.cursor_datetime_formats)]
         step, granularity = ctx.duration(self, "step", None), ctx.duration(self, "cursor_granularity", None)
         if (step is None) != (granularity is None):

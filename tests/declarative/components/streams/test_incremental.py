@@ -86,6 +86,8 @@ def test_step_and_granularity_belong_together() -> None:
 def test_what_is_no_date_is_told() -> None:
     assert "start_datetime: found 'soon', expected a timestamp in the format '%Y-%m-%d'" in fails(start_datetime="soon")
     assert "step: found 'P', expected a duration" in fails(step="P", cursor_granularity="P1D")
+    assert "datetime_format: found 'yyyy-MM-dd', expected the parts" in fails(datetime_format="yyyy-MM-dd")
+    assert "such as %Y-%m-%dT%H:%M:%SZ; '%Q' is none" in fails(datetime_format="{{ '%Y-%Q' }}")
 
 
 def test_windows_may_be_whole_weeks() -> None:
