@@ -33,10 +33,11 @@ def airbyte_code(components: Path | None = None, *, allowed: bool) -> AirbyteCod
     return AirbyteCode(components) if allowed or os.environ.get(UNSAFE, "").lower() == "true" else None
 
 
-def manifest_source(path: Path, *, trusted: bool = False, components: Path | None = None) -> Source:
+def manifest_source(path: Path | str, *, trusted: bool = False, components: Path | str | None = None) -> Source:
     """Return the source of a manifest.
 
     trusted: whether custom code that it names may run. components: the file of that code.
     Raises ManifestError: listing every error in the manifest.
     """
-    return ManifestSource.load(path, custom=airbyte_code(components, allowed=trusted))
+    code = airbyte_code(None if components is None else Path(components), allowed=trusted)
+    return ManifestSource.load(Path(path), custom=code)

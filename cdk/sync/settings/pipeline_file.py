@@ -260,7 +260,7 @@ class Pipeline(_Part):
     @classmethod
     def load(
         cls,
-        path: Path,
+        path: Path | str,
         environ_of: EnvironmentOf = environment,
         secrets: Secrets | None = None,
         *,
@@ -273,6 +273,7 @@ class Pipeline(_Part):
         config: replaces the config that the file contains or names.
         Raises ConfigError naming every invalid place.
         """
+        path = Path(path)
         file = YamlFile.load(path)
         if not isinstance(file.value, dict):
             raise ConfigError(f"found {json_kind(file.value)}, expected the settings of a pipeline", path=str(path))

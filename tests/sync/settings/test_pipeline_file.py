@@ -48,6 +48,14 @@ def test_three_lines_are_enough(tmp_path: Path) -> None:
     assert pipeline.target.format == "delta"
 
 
+def test_a_path_may_be_a_string(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = load(tmp_path, LEAST)
+    monkeypatch.chdir(tmp_path)
+
+    assert Pipeline.load(f"{tmp_path}/pipeline.yaml") == pipeline
+    assert Path(Pipeline.load("pipeline.yaml").target.path).resolve() == tmp_path / "lake"
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("0s", 0), ("500ms", 0.5), ("30s", 30), ("30 s", 30), ("1.5m", 90), ("2h", 7200), (" 5m ", 300)],
