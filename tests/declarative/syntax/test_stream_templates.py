@@ -101,3 +101,42 @@ def test_later_settings_see_what_earlier_ones_made() -> None:
     made = copy(setting(["new"], "{{ {'a': 1} }}", create_or_update=True), setting(["new", "a"], "2"))
 
     assert made["new"] == {"a": 2}
+
+
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        ([(["name"], "v"), (["map", "x", "k"], "v"), (["list", "*", "a"], "v")], []),
+        (
+            [(["nme"], "v")],
+            ["no 'nme' in the template, whose fields are 'name', 'list', 'map', 'flat' (is it 'name'?)"],
+        ),
+        ([(["map", "x", "kk"], "v")], ["no 'kk' in 'x', whose fields are 'k' (is it 'k'?)"]),
+        ([(["map", "{{ components_values.part }}", "k"], "v")], []),
+        ([(["map", "z", "k"], "v"), (["map", "*", "q"], "v")], ["no 'z' in 'map'", "no 'q' in an element of 'map'"]),
+        ([(["flat", "9"], "v")], ["nothing at flat > 9 of the template"]),
+        ([(["new"], "{{ {'a': 1} }}", {"create_or_update": True}), (["new", "a"], "2")], []),
+        ([(["new", "a"], "2", {"condition": "{{ False }}"})], []),
+        ([(["name"], "{{ components_values['pat'] }}")], ["no 'pat' in `components_values`, whose fields are 'part'"]),
+        ([(["name"], "{{ components_values['pat'] or 'main' }}")], []),
+        ([(["name"], "{{ components_values['pat'] or components_values.some }}")], []),
+        ([(["name"], "{{ components_values.some }}")], []),
+    ],
+)
+def test_a_value_that_no_copy_has_is_warned_of(
+    caplog: pytest.LogCaptureFixture, settings: list[Any], warned: list[str]
+) -> None:
+    built = [setting(path, text, **(more[0] if more else {})) for path, text, *more in settings]
+    scopes = [{"components_values": values} for values in ({"part": "q"}, {"part": "x", "some": "v"}, {"part": "r"})]
+
+    assert len(list(filled(TEMPLATE, built, scopes))) == 3
+
+    assert len(caplog.messages) == len(warned)
+    for message, words in zip(caplog.messages, warned, strict=True):
+        assert message.startswith("ComponentMappingDefinition, ")
+        assert words in message
+
+
+def test_without_a_copy_nothing_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    assert list(filled(TEMPLATE, [setting(["nope"], "v")], [])) == []
+    assert caplog.messages == []

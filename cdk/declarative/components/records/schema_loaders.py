@@ -7,6 +7,7 @@ from itertools import islice
 from msgspec import field
 
 from cdk.base.errors import ManifestError
+from cdk.base.logs import logger
 from cdk.base.values import JsonObject, JsonSchema, JsonValue, json_kind
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import NO_NAMES, BuildContext
@@ -14,6 +15,7 @@ from cdk.declarative.model.request_plug_points import AnyRecordFilter, AnyTransf
 from cdk.declarative.model.stream_plug_points import AnyRetriever, AnySchemaLoader, SliceReader, StreamParts
 from cdk.declarative.reading.schema_file import named_file, read_schema, schema_file
 from cdk.rest import path
+from cdk.rest.http.json_path import absence
 from cdk.state.slice import Slice
 from cdk.streams.page import records_in
 
@@ -195,15 +197,18 @@ class DynamicSchemaLoader(AnySchemaLoader):
         where = self.schema_type_identifier
         list_of, name_of = path(*ctx.strings(where, "schema_pointer")), path(*ctx.strings(where, "key_pointer"))
         properties: JsonObject = {}
-        records = records_in(reader.read(Slice()))
+        records, missing = records_in(reader.read(Slice())), "no record in the response that describes the fields"
         for record in islice(records, 1) if where.schema_pointer else records:
-            value = list_of(record)
+            value, missing = list_of(record), absence(record, ctx.strings(where, "schema_pointer"), "the description")
             for entry in value if isinstance(value, list) else [] if value is None else [value]:
                 name = name_of(entry)
                 if name is None:
                     problem = f"found nothing there in {json_kind(entry)}, expected the name of a field"
                     raise ManifestError(f"{ctx.where(where, 'key_pointer')}: {problem}")
                 properties[str(name)] = self._field(ctx, entry)
+        if missing and not properties:
+            words = "%s: there is %s, so the schema has no fields, and columns get the types of their values"
+            logger.warning(words, ctx.where(where, "schema_pointer"), missing)
         return properties
 
     def _field(self, ctx: BuildContext, entry: JsonValue) -> JsonObject:
@@ -215,7 +220,10 @@ class DynamicSchemaLoader(AnySchemaLoader):
             held = item.condition is None or ctx.expression(item, "condition").true({"raw_schema": entry})
             if held and type_value == item.current_type:
                 return _target_schema(item.target_type)
-        return _type_schema(type_value if type_value is not None else "string")
+        try:
+            return _type_schema(type_value if type_value is not None else "string")
+        except ManifestError as error:
+            raise ManifestError(f"{ctx.where(where, 'types_mapping')}: {error.message}; map it to one") from None
 
 
 def _target_schema(target: str | list[str] | ComplexFieldType) -> JsonObject:
@@ -229,7 +237,7 @@ def _type_schema(kind: JsonValue) -> JsonObject:
             return {"oneOf": [_type_schema(item) for item in kind]}
         raise ManifestError(f"found the types {kind!r}, expected two of {', '.join(_SCHEMAS)}")
     if not isinstance(kind, str) or kind not in _SCHEMAS:
-        raise ManifestError(f"found the type {kind!r}, expected one of {', '.join(_SCHEMAS)}; add it to types_mapping")
+        raise ManifestError(f"found the type {kind!r}, expected one of {', '.join(_SCHEMAS)}")
     return {**_SCHEMAS[kind]}
 
 

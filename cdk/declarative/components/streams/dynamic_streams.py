@@ -46,6 +46,7 @@ class ComponentMappingDefinition(Component):
     def build(self, ctx: BuildContext, *, as_yaml: bool) -> Setting:
         """Return the setting. as_yaml: whether a rendered string is parsed as YAML."""
         return Setting(
+            name=f"{self.type_name}, {' > '.join(self.field_path)}",
             path=[ctx.expression(self, "field_path", part) for part in self.field_path],
             value=ctx.expression(self, "value"),
             create=self.create_or_update,

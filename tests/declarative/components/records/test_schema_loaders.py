@@ -144,6 +144,33 @@ def test_fields_lie_where_the_pointers_lead(identifier: Any, body: Any, expected
     assert properties(body, identifier=identifier, extract=extract) == expected
 
 
+@pytest.mark.parametrize(
+    ("body", "extract", "identifier", "words"),
+    [
+        ({"fields": FIELDS}, [], {"schema_pointer": ["feilds"]}, "no 'feilds' in the description, whose fields are"),
+        ({"a": {"fields": FIELDS}}, ["a"], {"schema_pointer": ["fields", "x"]}, "no 'x' in 'fields', which is a list"),
+        ({"data": FIELDS}, ["date"], {"schema_pointer": []}, "no record in the response"),
+        ({"data": {"fields": FIELDS}}, ["date"], {}, "no record in the response"),
+    ],
+)
+def test_a_schema_without_fields_is_warned_of(
+    caplog: pytest.LogCaptureFixture, body: Any, extract: list[str], identifier: Any, words: str
+) -> None:
+    assert properties(body, identifier=identifier, extract=extract) == {}
+
+    (message,) = caplog.messages
+    assert message.startswith("items: SchemaTypeIdentifier.schema_pointer: there is ")
+    assert words in message
+
+
+@pytest.mark.parametrize("kind", ["txt", 5, {"a": 1}])
+def test_a_type_that_is_not_mapped_is_an_error_that_says_where(kind: Any) -> None:
+    with pytest.raises(ManifestError) as raised:
+        properties({"fields": [{"name": "id", "type": kind}]})
+
+    assert f"items: SchemaTypeIdentifier.types_mapping: found the type {kind!r}, expected" in raised.value.message
+
+
 @pytest.mark.parametrize("pointer", ["schema_pointer", "key_pointer", "type_pointer"])
 def test_a_pointer_that_cannot_be_evaluated_is_named(pointer: str) -> None:
     with pytest.raises(ManifestError, match=rf"SchemaTypeIdentifier\.{pointer}: "):
