@@ -410,7 +410,7 @@ BUGS = [
     Bug(
         "a rewind remembers records without a value",
         "lake/admin/edits",
-        "edge = _before(cursor, edges, at, target)",
+        "edge = _outside(cursor, edges, at, target)",
         "edge = None",
         "tests/lake/admin/test_state_admin.py",
     ),
@@ -1593,7 +1593,7 @@ BUGS = [
     ),
     Bug("an earlier map of a merge wins", "base/yaml_file", "in reversed(merge.value if", "in (merge.value if"),
     Bug(
-        "a UUID is no quoted text",
+        "a value of Python is what it is in JSON",
         "lake/arrow/coerce",
         "    value = plain(value)\n    if value is None",
         "    if value is None",

@@ -184,6 +184,7 @@ def test_data_of_a_get_is_parameters() -> None:
         "curl https://api.example.com/bot123456:0f3c9a7b6d5e4f3a2b1c0d9e/orders",
         "curl https://api.example.com/bot123456%3A0f3c9a7b6d5e4f3a2b1c0d9e/orders",
         f'curl --json \'{{"auth": {{"password": "{SECRET}"}}}}\' {URL}',
+        'curl --json \'{"a": {"none": null, "for": ["0f3c9a7b6d5e4f3a2b1c0d9e"]}}\' ' + URL,
         f"curl -d client_secret={SECRET} {URL}",
         f"curl -H 'Cookie: sid={SECRET}' {URL}",
     ],

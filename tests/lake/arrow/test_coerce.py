@@ -3,6 +3,7 @@
 import math
 from datetime import date, datetime
 from decimal import Decimal
+from types import MappingProxyType
 from uuid import UUID
 
 import pyarrow as pa
@@ -42,6 +43,9 @@ def fitted(value: Json, kind: ColumnType) -> tuple[Json, list[Change]]:
         (-128, pa.int8(), -128),
         (UUID(int=1), pa.string(), "00000000-0000-0000-0000-000000000001"),
         (UUID(int=1), JSON_TEXT, '"00000000-0000-0000-0000-000000000001"'),
+        (date(2024, 1, 2), DATE, date(2024, 1, 2)),
+        ((1, 2), pa.list_(pa.int64()), [1, 2]),
+        (MappingProxyType({"b": (1,)}), pa.struct([("b", pa.list_(pa.int64()))]), {"b": [1]}),
     ],
 )
 def test_a_value_that_fits_has_no_note(value: Json, kind: ColumnType, held: Json) -> None:
