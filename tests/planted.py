@@ -2751,8 +2751,8 @@ BUGS = [
     Bug(
         "answers behind a proxy have a deadline",
         "rest/http/connections",
-        "        manager.pool_classes_by_scheme = timed_pools(self._response_seconds)\n",
-        "",
+        "            manager.pool_classes_by_scheme = timed_pools(",
+        "            if proxy is None:\n                manager.pool_classes_by_scheme = timed_pools(",
         "tests/rest/http/test_transport.py",
     ),
     Bug(

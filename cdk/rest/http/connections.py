@@ -176,13 +176,11 @@ class Connections:
         manager = self._managers.get(proxy)
         if manager is None:
             if proxy is None:
-                manager = urllib3.PoolManager(_HOSTS, maxsize=_CONNECTIONS)
-                manager.pool_classes_by_scheme = timed_pools(self._response_seconds, self._limits)
+                manager, limits = urllib3.PoolManager(_HOSTS, maxsize=_CONNECTIONS), self._limits
             else:
                 tls = self._tls if _is_secure(proxy) else None
-                manager = proxy_manager(proxy, _CONNECTIONS, _HOSTS, tls)
-                if isinstance(manager, urllib3.ProxyManager):  # SOCKS has pools of its own
-                    manager.pool_classes_by_scheme = timed_pools(self._response_seconds)
+                manager, limits = proxy_manager(proxy, _CONNECTIONS, _HOSTS, tls), ()
+            manager.pool_classes_by_scheme = timed_pools(manager.pool_classes_by_scheme, self._response_seconds, limits)
             self._managers[proxy] = manager
         return manager
 

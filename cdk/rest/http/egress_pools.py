@@ -2,14 +2,14 @@
 
 import io
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
-from http.client import HTTPResponse, RemoteDisconnected, parse_headers
+from http.client import HTTPException, HTTPResponse, RemoteDisconnected, parse_headers
 from time import monotonic
 from typing import Any
 
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection
 
 from cdk.rest.http.egress import Egress
 
@@ -20,8 +20,8 @@ _BUFFER = 2**16
 """Maximum bytes of one system call, until the body is read: most responses arrive with the first one."""
 
 
-def timed_pools(seconds: float, limits: Sequence[Egress] = ()) -> dict[str, Any]:
-    """Return pool classes by scheme, for `PoolManager.pool_classes_by_scheme` of urllib3.
+def timed_pools(pools: Mapping[str, type[Any]], seconds: float, limits: Sequence[Egress] = ()) -> dict[str, Any]:
+    """Return pool classes by scheme, for `PoolManager.pool_classes_by_scheme` of urllib3, derived from `pools`.
 
     seconds: how long responses may take, see `timed_response`. limits: each must allow a connection; otherwise opening
     it raises ConfigError. They are checked twice: before connecting, so that not even a failed connection reveals which
@@ -45,25 +45,18 @@ def timed_pools(seconds: float, limits: Sequence[Egress] = ()) -> dict[str, Any]
             raise
         return connected
 
-    class Plain(HTTPConnection):
-        response_class = timed_response(seconds)
+    response = timed_response(seconds)
 
-        def _new_conn(self) -> socket.socket:
-            return connect_where_allowed(self, super()._new_conn)
+    def timed(pool: type[Any]) -> type[Any]:
+        kind = pool.ConnectionCls
 
-    class Secure(HTTPSConnection):
-        response_class = timed_response(seconds)
+        def connect(connection: HTTPConnection) -> socket.socket:
+            return connect_where_allowed(connection, partial(kind._new_conn, connection))  # noqa: SLF001 - its override
 
-        def _new_conn(self) -> socket.socket:
-            return connect_where_allowed(self, super()._new_conn)
+        methods = {"response_class": response, "_new_conn": connect}
+        return type(pool.__name__, (pool,), {"ConnectionCls": type(kind.__name__, (kind,), methods)})
 
-    class PlainPool(HTTPConnectionPool):
-        ConnectionCls = Plain
-
-    class SecurePool(HTTPSConnectionPool):
-        ConnectionCls = Secure
-
-    return {"http": PlainPool, "https": SecurePool}
+    return {scheme: timed(pool) for scheme, pool in pools.items()}
 
 
 def timed_response(seconds: float) -> type[HTTPResponse]:
@@ -93,6 +86,13 @@ def timed_response(seconds: float) -> type[HTTPResponse]:
                 # an empty body.
                 raise RemoteDisconnected("the connection was closed within the headers of the response")
             self._reads.body()
+
+        def _safe_read(self, amt: int) -> bytes:
+            # urllib3 passes the length of a chunk. With -1, http.client would read the framing of all chunks as a body.
+            if amt < 0:
+                raise HTTPException("the length of a chunk is negative")
+            body: bytes = super()._safe_read(amt)  # type: ignore[misc] # typeshed does not list it
+            return body
 
     return TimedResponse
 

@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import timedelta
 from http.server import ThreadingHTTPServer
+from socketserver import ThreadingTCPServer
 from typing import Any
 
 import pytest
 import requests
 import urllib3
+from hypothesis import example, given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 from requests import PreparedRequest
 from requests.adapters import HTTPAdapter
@@ -25,6 +28,7 @@ from cdk.rest import Backoff, HttpClient, HttpErrorHandler, HttpTransport, Reque
 from cdk.rest.http.egress import Egress
 from tests.local_server import QuietHandler, answering
 from tests.rest.api import Time
+from tests.rest.http.test_connections import Socks
 
 SIMPLE: dict[str, tuple[int, bytes, dict[str, str]]] = {
     "/gzip": (200, gzip.compress(b"squeezed"), {"Content-Encoding": "gzip"}),
@@ -74,6 +78,7 @@ SENT = {
     "/cut-gzip-chunks": _chunked(gzip.compress(b"squeezed" * 9)[:-9], "gzip"),
     "/cut-deflate-chunks": _chunked(zlib.compress(b"squeezed" * 9)[:-5], "deflate"),
     "/gzip-chunks": _chunked(gzip.compress(b"squeezed") + gzip.compress(b" twice"), "gzip"),
+    "/chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\nLENGTH\r\nid\r\n0\r\n\r\n",
     "/cut-status": b"HTTP/1.1 200 OK",
     "/cut-line": b"HTTP/1.1 200 OK\r\nContent-Ty",
     "/cut-headers": b"HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\n",
@@ -118,8 +123,8 @@ class Handler(QuietHandler):
                 self.end_headers()
             case _ if path in ENDLESS:
                 self.trickle(*ENDLESS[path])
-            case _ if path in SENT:
-                self.wfile.write(SENT[path])
+            case _ if (begin := path.rpartition("=")[0] or path) in SENT:
+                self.wfile.write(SENT[begin].replace(b"LENGTH", path.rpartition("=")[2].encode()))
                 self.close_connection = True
             case _:
                 self.answer(*SIMPLE.get(path, (200, b"ok", {})))
@@ -527,3 +532,23 @@ def test_an_answer_behind_a_proxy_that_never_ends_is_given_up(server: Server, mo
 
     with pytest.raises(Timeout, match="no response in time"):
         transport.send(Request("GET", "http://api.test/trickle"))
+
+
+def test_an_answer_behind_a_proxy_of_socks_that_never_ends_is_given_up(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with answering(ThreadingTCPServer(("127.0.0.1", 0), Socks)) as proxy:
+        monkeypatch.setenv("all_proxy", f"socks5://127.0.0.1:{proxy.server_address[1]}")
+
+        with pytest.raises(Timeout, match="no response in time"):
+            HttpTransport(response_timeout=timedelta(seconds=0.2)).send(get(server, "/trickle"))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@given(length=st.integers(max_value=-1).map("{:x}".format) | st.text("ghxyz-+", min_size=1, max_size=3))
+@example(length="-1")
+def test_a_chunk_of_no_length_ends_no_body(length: str, stream: bool) -> None:  # noqa: FBT001
+    with answering(Server()) as server:
+        request = get(server, f"/chunk={length}", stream=stream)
+        with pytest.raises(Timeout, match="the connection failed"):
+            list(HttpTransport().send(request).chunks())
