@@ -17,11 +17,12 @@ from cdk.testing.routes import Route, UnexpectedRequest, json_response
 
 
 class _Login(Struct):
-    """The route that issues tokens, and how many more requests each token is good for."""
+    """The route that issues tokens, how many more requests each token is good for, and the last refused one of each."""
 
     route: Route
     uses: int
     remaining: dict[str, int] = field(default_factory=dict)
+    refused: dict[object, str] = field(default_factory=dict)
 
     def issue(self, request: Request) -> Response:
         token = f"token-{len(self.route.requests)}"
@@ -30,9 +31,15 @@ class _Login(Struct):
         return json_response(request, 200, body.encode())
 
     def refuses(self, request: Request) -> bool:
-        sent = Headers(request.headers).get("Authorization", "")
-        self.remaining[sent] = self.remaining.get(sent, 0) - 1
-        return self.remaining[sent] < 0
+        sent, asked = Headers(request.headers).get("Authorization", ""), (request.full_url, request.body)
+        if (left := self.remaining.get(sent)) is None:
+            return True
+        self.remaining[sent], before = left - 1, self.refused.pop(asked, sent)
+        # Requests that run in parallel may use a token up before the one that had it issued is sent again.
+        if left > 0 or before != sent:
+            return False
+        self.refused[asked] = sent
+        return True
 
 
 class MockApi(Offline):
@@ -72,7 +79,8 @@ class MockApi(Offline):
     def issues_tokens(self, path: str, *, uses: int) -> Route:
         """Add a route for POST that issues bearer tokens, `token-1` and so on, each good for `uses` requests.
 
-        All other routes answer 401 to requests whose token is missing or used up.
+        All other routes answer 401 to requests whose token is missing or used up, unless the request is sent again
+        with another token.
         """
         route = self.post(path)
         self._login = _Login(route, uses)

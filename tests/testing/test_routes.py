@@ -1,9 +1,12 @@
+from collections.abc import Sequence
 from contextlib import closing
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from cdk import Timeout
-from cdk.rest import Request
+from cdk.rest import OAuth2, Request, Response
 from cdk.testing import MockApi, MockClock, read, simulated
 from tests.testing.blog import CONFIG, Blog, blog_api
 
@@ -143,3 +146,29 @@ def test_a_value_is_answered_as_it_is_when_a_request_comes() -> None:
     users.append(2)
 
     assert api.send(USERS).json() == [1, 2]
+
+
+@given(uses=st.integers(1, 3), flows=st.integers(1, 5), turns=st.lists(st.integers(0, 4), max_size=30))
+@example(uses=1, flows=2, turns=[0, 1, 0, 1, 1])
+def test_requests_in_parallel_may_use_a_token_up_in_any_order(uses: int, flows: int, turns: Sequence[int]) -> None:
+    api = MockApi()
+    login = api.issues_tokens("/token", uses=uses)
+    api.get("/users/*").returns(json=[])
+    auth = OAuth2("https://api.test/token", client_id="app", client_secret="s3cret")
+    running = {n: auth.flow(Request("GET", f"https://api.test/users/{n}")) for n in range(flows)}
+    last = dict[int, Response]()
+
+    def send_next(n: int) -> None:
+        request = running[n].send(last[n]) if n in last else next(running[n])
+        last[n] = api.send(request)
+        if login.matches(request):  # the others wait for it
+            send_next(n)
+
+    for n in [*turns, *range(flows), *range(flows), *range(flows)]:
+        if n in running:
+            try:
+                send_next(n)
+            except StopIteration:
+                del running[n]
+
+    assert {n: response.status for n, response in last.items()} == dict.fromkeys(range(flows), 200)
