@@ -2502,10 +2502,7 @@ BUGS = [
         "        self._rules(config).validate({**config, **overrides})\n        overridden",
     ),
     Bug(
-        "parameters are no part of a schema",
-        "declarative/syntax/parameters",
-        "    result.pop(_PARAMETERS, None)\n    if _is_schema",
-        "    if _is_schema",
+        "parameters are no part of a schema", "declarative/syntax/parameters", "    result.pop(_PARAMETERS, None)\n", ""
     ),
     Bug(
         "a state tells of parents there are",

@@ -31,14 +31,14 @@ class _Login(Struct):
         return json_response(request, 200, body.encode())
 
     def refuses(self, request: Request) -> bool:
-        sent, asked = Headers(request.headers).get("Authorization", ""), (request.full_url, request.body)
-        if (left := self.remaining.get(sent)) is None:
+        sent, target = Headers(request.headers).get("Authorization", ""), (request.full_url, request.body)
+        if (uses := self.remaining.get(sent)) is None:
             return True
-        self.remaining[sent], before = left - 1, self.refused.pop(asked, sent)
+        self.remaining[sent], before = uses - 1, self.refused.pop(target, sent)
         # Requests that run in parallel may use a token up before the one that had it issued is sent again.
-        if left > 0 or before != sent:
+        if uses > 0 or before != sent:
             return False
-        self.refused[asked] = sent
+        self.refused[target] = sent
         return True
 
 

@@ -34,12 +34,12 @@ def propagate(
     inherited = inherited or {}
     if "type" not in result and (implied := implied_type(parent, field, result)) is not None:
         result = {"type": implied, **result}
-    if "type" not in result:
-        return _through(result, inherited, parent_wins=parent_wins)
     result.pop(_PARAMETERS, None)
+    current = {**own, **inherited} if parent_wins else {**inherited, **own}
+    if "type" not in result:
+        return _through(result, current, parent_wins=parent_wins)
     if _is_schema(result):
         return result
-    current = {**own, **inherited} if parent_wins else {**inherited, **own}
     for name, value in current.items():
         result[name] = result.get(name) or value
     _descend(result, str(result["type"]), current, parent_wins=parent_wins)

@@ -102,7 +102,7 @@ class References:
 
     def _at(self, link: str, keys: Keys = ()) -> JsonValue:
         node: JsonValue = self._manifest
-        rest = link.removeprefix("#/")
+        rest, walked = link.removeprefix("#/"), list[str | int]()
         while rest:
             key, after = next(_steps(node, rest), (None, ""))
             if key is None:
@@ -112,9 +112,10 @@ class References:
                     why = f"expected {_EXAMPLE}"
                 raise ManifestError(f"the reference {link!r} cannot be resolved: {why}", path=Location(keys=keys))
             node, rest = part_at(node, (key,)), after
+            walked.append(key)
             if rest and isinstance(node, str | dict):
                 # A reference inside the path: follow it, and look up the rest in its target.
-                node = node if isinstance(node, dict) and _REF not in node else self.resolve(node)
+                node = node if isinstance(node, dict) and _REF not in node else self.resolve(node, walked)
         return node
 
 
@@ -131,7 +132,8 @@ def _steps(node: JsonValue, rest: str) -> Iterator[tuple[str | int, str]]:
 
 
 def _parts(link: str) -> list[str | int]:
-    return [int(part) if part.isdecimal() else part for part in link.removeprefix("#/").split("/")]
+    rest = link.removeprefix("#/")
+    return [int(part) if part.isdecimal() else part for part in rest.split("/")] if rest else []
 
 
 def has_at_most(value: JsonValue, most: int) -> bool:
