@@ -121,6 +121,28 @@ def test_where_spark_cannot_start_all_is_read_in_this_process_unless_it_has_to(t
     assert done.stderr.count("everything is read in this process, because no cluster joined: ") == 1
     assert refused.returncode == 1
     assert "Spark did not start" in refused.stderr
+    assert refused.stderr.endswith(": Java ended before Spark was ready: Invalid maximum heap size: -Xmxlots\n")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("spark.driver.bindAddress: 192.0.2.1", "Cannot assign requested address"),
+        (
+            "spark.sql.shuffle.partitions: many",
+            "The value 'many' in the config \"spark.sql.shuffle.partitions\" is invalid",
+        ),
+    ],
+)
+def test_what_java_says_of_a_setting_is_one_line_of_the_error(tmp_path: Path, setting: str, reason: str) -> None:
+    refused, _ = sync(tmp_path, SOON, f"{{start: always, conf: {{{setting}}}}}")
+
+    (line,) = [line for line in refused.stderr.splitlines() if line.startswith("Error: ")]
+    assert refused.returncode == 1
+    assert "Spark did not start with master 'local[" in line
+    assert reason in line
+    assert "\tat " not in refused.stderr
 
 
 NO_SPARK = """

@@ -18,6 +18,7 @@ from cdk.base.errors import ConfigError
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """The variable that spark-submit sets for the program it starts: the JVM runs already, and its master is decided."""
+ENDED = "Java ended before Spark was ready"
 _SECRET = "PYSPARK_GATEWAY_SECRET"  # noqa: S105 - the name of a variable
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _POLL_SECONDS = 0.05
@@ -55,7 +56,7 @@ class JvmLaunch:
             while process.poll() is None and not address.exists():
                 time.sleep(_POLL_SECONDS)  # noqa: TID251 - another process is waited for
             if not address.exists():
-                raise ConfigError("Java ended before Spark could be reached")
+                raise ConfigError(ENDED)
             with address.open("rb") as file:
                 port = str(read_int(file))  # type: ignore[no-untyped-call]  # pyspark's are untyped
                 secret = UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]

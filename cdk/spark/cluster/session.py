@@ -9,9 +9,11 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice, takewhile
 from pathlib import Path
 from tempfile import NamedTemporaryFile, mkdtemp
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.errors import PySparkException
@@ -27,7 +29,7 @@ from cdk.spark.cluster.class_data_sharing import archive_options
 from cdk.spark.cluster.code_archives import Code, archived, neighbours, package
 from cdk.spark.cluster.driver import Driver, driver_of, translate_lost
 from cdk.spark.cluster.java_home import java_home
-from cdk.spark.cluster.jvm_launch import SUBMITTED, JvmLaunch
+from cdk.spark.cluster.jvm_launch import ENDED, SUBMITTED, JvmLaunch
 from cdk.spark.cluster.spark_versions import Ability, require
 from cdk.sync.settings.pipeline_file import SparkOptions
 
@@ -37,6 +39,8 @@ SCHEME = "sc://"
 _MASTER = Location(keys=("spark", "master"))
 _TIMEOUT_SECONDS = 20.0  # seconds; without a limit, the client tries a wrong address for ten minutes
 _ENVIRONMENT = "spark.executorEnv."
+_IN_LOG = re.compile(r" ERROR |Exception|^(?:Error|Invalid)\b")
+"""The line of a log that tells why Java, or the context, has ended."""
 
 
 def connect(
@@ -133,12 +137,26 @@ def open_session(name: str, options: SparkOptions, log: Path, launch: JvmLaunch 
             with _properties(conf) as properties:
                 launch.run({**own, "spark.app.name": f"spark-cdk {name}"}, properties, log)
         with _keeping_sigint_handler():
-            return builder.getOrCreate()
+            session = builder.getOrCreate()
+        session.conf.get("spark.app.name")  # the first access refuses settings of SQL that are not valid
     except Exception as error:
+        reason = _reason(error)
         launch.reset_pyspark()
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:]) if log.exists() else ""
-        why = f"Spark did not start with master {settings.get('spark.master', 'of spark-submit')!r}: {error}"
-        raise ConfigError(why, detail=tail, path=str(log)) from error
+        tail = log.read_text(errors="replace").splitlines()[-20:] if log.exists() else []
+        if reason == ENDED or "stopped SparkContext" in reason:
+            reason += "".join(f": {line}" for line in islice(filter(_IN_LOG.search, tail), 1))
+        why = f"Spark did not start with master {settings.get('spark.master', 'of spark-submit')!r}: {reason}"
+        raise ConfigError(why, detail="\n".join(tail), path=str(log)) from error
+    return session
+
+
+def _reason(error: Exception) -> str:
+    """Return an error's text without Java's stack trace. Call it while Java runs, which keeps its exceptions' texts."""
+    try:
+        lines = str(error).splitlines()
+    except (OSError, Py4JError):
+        return ENDED
+    return " ".join(takewhile(lambda line: line and not line.startswith("\tat "), lines)).strip()
 
 
 @contextmanager
