@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from cdk.base.errors import FatalError
+from cdk.base.errors import ConfigError, FatalError
 from cdk.base.logs import FirstWarning
 from cdk.base.values import FieldValue, JsonValue, Record
 from cdk.base.wording import did_you_mean
@@ -22,6 +22,7 @@ from cdk.streams.cursor import Cursor
 from cdk.streams.page import PageWarnings
 from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import Stream
+from cdk.streams.written_class import kind_shown
 
 Child = TypeVar("Child")
 
@@ -67,7 +68,12 @@ def child_partitions(
     """Yield the result of `child` for each record of `parent` and the record's partition; None skips a record.
 
     Reads the parent on the spot, from `state` on. After the children of a page comes the parent's state behind it.
+    Raises ConfigError: `parent` is no stream.
     """
+    if not isinstance(parent, Stream):
+        raise ConfigError(
+            f"the parent of partitions: found {kind_shown(parent)}, expected a stream: `Users(self.config)`"
+        )
     if (secrets := child_secrets.get()) and not parent.secrets:
         parent.guard(secrets)
     greatest: list[FieldValue] = []
@@ -88,6 +94,13 @@ def child_partitions(
                 yield from _reached(parent, reader, greatest)
     warnings.end()
     yield from _reached(parent, reader, greatest)
+
+
+def _check_parent(parent: object) -> None:
+    if not isinstance(parent, Stream):
+        raise ConfigError(
+            f"the parent of partitions: found {kind_shown(parent)}, expected a stream: `Users(self.config)`"
+        )
 
 
 def _reached(parent: Stream, reader: CheckpointReader, greatest: Sequence[FieldValue]) -> Iterator[ParentState]:
@@ -147,8 +160,14 @@ def following_partitions(
     """Like `parent_partitions`, for an incremental parent: only records that are new since its state in `parents`.
 
     Yields the parent's state after each page, so its progress is saved once the children of the page have been read.
-    For `Stream.partitions_since`, which receives `parents`.
+    For `Stream.partitions_since`, which receives `parents`. Raises ConfigError: `parent` is no
+    stream, or a field is named by no string.
     """
+    _check_parent(parent)
+    for name, source in dict[str, object](fields).items():
+        if not isinstance(source, str):
+            where = f"{name}={source!r}: expected the name of a field in a record of {parent.name!r}"
+            raise ConfigError(f"{where}; the other fields of the record are in `slice.partition.extra`")
 
     def child(record: Record, partition: Partition) -> Partition:
         try:

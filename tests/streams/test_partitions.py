@@ -1,11 +1,14 @@
 """Partitions from lists, products, and the records of a parent."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from cdk import (
+    ConfigError,
     Done,
     FatalError,
     Item,
@@ -25,6 +28,21 @@ from cdk.base.values import Json, as_object, canonical, from_json
 from cdk.state.slice import WHOLE
 from cdk.testing import read, state
 from tests.samples import PAGE, Orders, Plain, ShopOrders, Sparse, Users, moment
+
+
+@pytest.mark.parametrize("fields", [["name"], ("a", "b"), None, 5, {"name": "id"}])
+def test_a_field_that_is_named_by_no_string_is_refused(fields: Any) -> None:
+    words = rf"fields={re.escape(repr(fields))}: expected the name of a field .* `slice.partition.extra`"
+    with pytest.raises(ConfigError, match=words):
+        parent_partitions(Users(), user="id", fields=fields)
+
+
+@pytest.mark.parametrize(("parent", "shown"), [(Users, "the class Users"), ("users", "a str"), (None, "None")])
+def test_a_parent_that_is_no_stream_is_refused(parent: Any, shown: str) -> None:
+    with pytest.raises(ConfigError, match=f"found {shown}, expected a stream: `Users"):
+        list(records_of(parent))
+    with pytest.raises(ConfigError, match=f"found {shown}, expected a stream: `Users"):
+        list(parent_partitions(parent, user="id"))
 
 
 def test_a_list_gives_a_partition_per_value() -> None:
