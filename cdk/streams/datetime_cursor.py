@@ -61,8 +61,9 @@ class DatetimeCursor(Cursor):
         bound itself.
     lookback: how far before the saved value a new read starts, to catch records that became visible late.
         Durations are timedeltas, ISO 8601 strings of fixed length (P1D, P2W, PT30M), or a `CalendarDuration` of months.
-    formats: the formats of values. Windows use the first one; parsing tries all, in this order. strftime patterns, and
-        `%s` (epoch seconds), `%ms` (epoch milliseconds), `%s_as_float`, `%epoch_microseconds`. ISO 8601 always parses.
+    formats: the formats of values, or the only one. Windows use the first one; parsing tries all, in this order.
+        strftime patterns, and `%s` (epoch seconds), `%ms` (epoch milliseconds), `%s_as_float`, `%epoch_microseconds`.
+        ISO 8601 always parses.
     ordered: whether the source returns records by ascending value.
     state_format: the format of the strings in windows and states. It is tried first when those are parsed, and last for
         records. None: states keep the value as the record has it.
@@ -84,7 +85,7 @@ class DatetimeCursor(Cursor):
         step: Duration | str | None = None,
         granularity: Duration | str | None = None,
         lookback: Duration | str = timedelta(),
-        formats: Sequence[str] = (ISO_SECONDS,),
+        formats: Sequence[str] | str = (ISO_SECONDS,),
         ordered: bool = False,
         state_format: str | None = None,
         by_request: bool = False,
@@ -92,6 +93,7 @@ class DatetimeCursor(Cursor):
         clamping: Clamping | None = None,
     ) -> None:
         self.field, self.ordered, self.by_request = field, ordered, by_request
+        formats = (formats,) if isinstance(formats, str) else formats
         self._own_spelling, self._format = state_format is None, state_format or formats[0]
         self._formats = (*formats, *([] if state_format is None else [state_format]))
         # `20261127` is a day as the end of a window, but may be epoch seconds in a record.

@@ -46,6 +46,15 @@ def test_windows_are_those_of_the_peer(options: dict[str, object], after: Json, 
     assert asked(days(**options).windows(after, NOW)) == windows
 
 
+@given(st.sampled_from(["%Y-%m-%d", "%s", "%Y-%m-%dT%H:%M:%S.%fZ", "%d.%m.%Y %H:%M:%S %z"]), st.integers(0, 300))
+def test_the_only_format_of_a_cursor_may_be_a_string(pattern: str, days_ago: int) -> None:
+    one, listed = (DatetimeCursor("at", start=NOW - 300 * DAY, formats=formats) for formats in (pattern, [pattern]))
+    value = write_timestamp(NOW - days_ago * DAY, pattern)
+
+    assert list(one.windows(value, NOW)) == list(listed.windows(value, NOW))
+    assert one.timestamp(value) == listed.timestamp(value)
+
+
 def test_a_gap_ends_a_granule_before_the_window_behind_it() -> None:
     cursor = days(step=3 * DAY, granularity=DAY, lookback=DAY)
 
