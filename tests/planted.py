@@ -408,6 +408,20 @@ BUGS = [
         "tests/engine/test_read.py",
     ),
     Bug(
+        "a rewind reads what an earlier one with an end has left to read",
+        "lake/admin/edits",
+        "target = target if _beyond(cursor, resume.through, target) else resume.through",
+        "target = target if _beyond(cursor, value, target) else value",
+        "tests/worlds/test_administration.py",
+    ),
+    Bug(
+        "a rewind with an end forgets the records that are read again",
+        "lake/admin/edits",
+        "return replace(position, edge=_outside(cursor, [position.edge], value, target, end), resume=resume)",
+        "return replace(position, resume=resume)",
+        "tests/worlds/test_administration.py",
+    ),
+    Bug(
         "a rewind remembers records without a value",
         "lake/admin/edits",
         "edge = _outside(cursor, edges, at, target)",

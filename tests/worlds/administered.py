@@ -131,9 +131,13 @@ class Covered:
 
 @dataclass
 class Owner:
-    """A pipeline: what its state covers; None: it has no state. states: of each number. versions: of the table's."""
+    """A pipeline: what its state covers; None: it has no state. states: of each number. versions: of the table's.
+
+    killed: the sync that was killed last and that the next one continues; empty if there is none.
+    """
 
     name: str
+    killed: str = ""
     now: Covered | None = None
     states: dict[int, Covered] = field(default_factory=dict)
     versions: dict[int, Covered | None] = field(default_factory=dict)

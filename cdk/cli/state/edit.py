@@ -65,11 +65,14 @@ def set_(pipeline: PipelineFile, stream: str, file: Path, *, dry: bool) -> int:
 @trust_option
 @pipeline_argument
 @click.option("--to", required=True, metavar="WHEN", help="A timestamp such as 2024-03-01, or a number for a counter.")
+@click.option("--until", metavar="WHEN", help="Where what is read again ends; without it, all that is newer is.")
 @for_streams
 @partition_option
 @dry_option
 @editing
-def rewind(pipeline: PipelineFile, to: str, names: tuple[str, ...], partition: str | None, *, dry: bool) -> int:
+def rewind(
+    pipeline: PipelineFile, to: str, until: str | None, names: tuple[str, ...], partition: str | None, *, dry: bool
+) -> int:
     """Move cursors back to a timestamp, never forward: what is newer is read again.
 
     Streams without a cursor are left as they are, unless they are named.
@@ -85,7 +88,7 @@ def rewind(pipeline: PipelineFile, to: str, names: tuple[str, ...], partition: s
     return edit_tables(
         pipeline,
         tables,
-        lambda admin, table: admin.change(table, lambda saved: rewound(saved, streams[table], to, prefix)),
+        lambda admin, table: admin.change(table, lambda saved: rewound(saved, streams[table], to, prefix, until)),
         dry=dry,
     )
 

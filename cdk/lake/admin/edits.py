@@ -18,7 +18,7 @@ from cdk.base.wording import counted
 from cdk.lake.admin.diff import Move, moves
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import traits_of
-from cdk.state.position import Checkpoint, Done, Edge, Position, Start
+from cdk.state.position import Checkpoint, Done, Edge, OpenSlice, Position, Resume, Start
 from cdk.state.slice import WHOLE, Partition
 from cdk.state.stored_positions import StoredPositions
 from cdk.state.stream_state import StreamState
@@ -31,6 +31,7 @@ from cdk.streams.stream import Stream
 
 _FAR = datetime(9000, 1, 1, tzinfo=UTC)
 _NAMED = 3
+_AGAIN = "The next sync reads again what lies after the new position."
 
 
 class Change(Struct, frozen=True):
@@ -72,13 +73,16 @@ def narrowed(saved: TableState, partition: Partition) -> TableState:
     return replace(saved, state=encode(alone, incremental=saved.sync_mode == "incremental", exact=True))
 
 
-def rewound(saved: TableState, stream: Stream, to: str, partition: Partition | None = None) -> Change:
+def rewound(
+    saved: TableState, stream: Stream, to: str, partition: Partition | None = None, until: str | None = None
+) -> Change:
     """Move cursors that are beyond `to` back to it. to: a timestamp, or a number for an integer cursor.
 
     The next sync reads again what an interrupted attempt had read beyond `to`, and all parents of a substream, because
     otherwise the partition of an unchanged parent would not be read again.
-    Raises StateError: when the stream has no cursor, or its state has no such partition. BadState: when `to` is not a
-    value of the cursor.
+    until: where what is read again ends; a cursor beyond it stays, and the next sync goes on from there.
+    Raises StateError: when the stream has no cursor, or its state has no such partition, or `until` is not after `to`.
+    BadState: when one of the two is not a value of the cursor.
     """
     cursor = stream.cursor
     if cursor is None or saved.sync_mode != "incremental":
@@ -88,19 +92,26 @@ def rewound(saved: TableState, stream: Stream, to: str, partition: Partition | N
             stream=stream.name,
         )
     state = _decoded_state(saved, stream)
-    target = _cursor_value(cursor, to)
+    target, end = _cursor_value(cursor, to), None if until is None else _cursor_value(cursor, until)
+    if end is not None and not _beyond(cursor, end, target):
+        raise StateError(f"found nothing between {to} and {until}, expected an end after the beginning")
+    what = f"rewind to {to}" if until is None else f"rewind to {to}, until {until}"
     positions = StoredPositions.of(state.positions)
     chosen = positions if partition is None else [_partition_in(state, partition)]
-    rewound = {name: _rewound_position(cursor, positions[name], target) for name in chosen}
+    rewound = {name: _rewound_position(cursor, positions[name], target, end) for name in chosen}
     rewound = {name: position for name, position in rewound.items() if position != positions[name]}
     if not rewound:
-        return Change(f"rewind to {to}", saved, (), ("Every cursor is already there, or before it: nothing changes.",))
+        return Change(what, saved, (), ("Every cursor is already there, or before it: nothing changes.",))
     # A user who moves cursors back, possibly to before the start value, decides what is read.
     saved = replace(saved, start=None)
     # The value that the last read reached, and its duration, apply to the old cursors only.
     extra = {name: value for name, value in state.extra.items() if name not in ("state", "lookback_window")}
     new = replace(state, positions=positions.updated(rewound), parents={}, extra=extra)
-    return _with_state(f"rewind to {to}", saved, new)
+    saved = replace(saved, complete=saved.complete and not _is_interrupted(new))
+    again = _AGAIN
+    if any(isinstance(each, Checkpoint) and each.resume is not None for each in rewound.values()):
+        again = f"The next sync reads again what lies between {to} and {until}, and what is new."
+    return _with_state(what, saved, new, again)
 
 
 def import_state(
@@ -252,9 +263,9 @@ def _decoded_state(saved: TableState, stream: Stream | None = None) -> StreamSta
     return decode(saved.state) if stream is None else state_of(stream, saved.state)
 
 
-def _with_state(what: str, saved: TableState, state: StreamState) -> Change:
+def _with_state(what: str, saved: TableState, state: StreamState, again: str = _AGAIN) -> Change:
     blob = encode(state, incremental=saved.sync_mode == "incremental", exact=True)
-    consequence = _consequence(saved, "The next sync reads again what lies after the new position.")
+    consequence = _consequence(saved, again)
     # It is unknown which window an edited state was read for.
     return Change(what, replace(saved, state=blob, window=None), tuple(moves(saved.state, blob)), (consequence,))
 
@@ -334,27 +345,50 @@ def _cursor_value(cursor: Cursor, to: str) -> object:
     return window.start
 
 
-def _rewound_position(cursor: Cursor, position: Position, target: object) -> Position:
-    """Return a position at most at `target`, with the digests of records before it and of those without a value."""
+def _rewound_position(cursor: Cursor, position: Position, target: object, end: object = None) -> Position:
+    """Return a position at most at `target`, with the digests of records before it and of those without a value.
+
+    end: of what is read again; None: no end. A position beyond `end` is that of a read that was interrupted there.
+    """
     match position:
         case Checkpoint(cursor={cursor.field: value, **kept}, edge=edge, resume=resume):
             if cursor.greatest([value]) is None:
                 raise BadState(f"state.{cursor.field}", value, "a value of the stream's cursor")
+            if end is not None and (reopened := _reopened(cursor, position, value, target, end)) is not None:
+                return reopened
+            if resume is not None and _beyond(cursor, value, resume.through):
+                # An earlier rewind had an end, and what lies before that end is still to be read.
+                target = target if _beyond(cursor, resume.through, target) else resume.through
             at = target if _beyond(cursor, value, target) else value
             edges = [edge, *(() if resume is None else (item.edge for item in resume.open))]
             if resume is not None and (at != value or resume.open or _beyond(cursor, resume.through, target)):
                 resume = None
-            edge = _before(cursor, edges, at, target)
+            edge = _outside(cursor, edges, at, target)
             return replace(position, cursor={**kept, cursor.field: at}, edge=edge, resume=resume)
         case _:
             return position
 
 
-def _before(cursor: Cursor, edges: Iterable[Edge | None], at: object, target: object) -> Edge | None:
-    """Merge what edges remember of records that are not read again from `target` on, for a cursor at value `at`."""
+def _reopened(cursor: Cursor, position: Checkpoint, value: object, target: object, end: object) -> Checkpoint | None:
+    """Return the position with everything between `target` and `end` still to read; None if it is not beyond `end`."""
+    resume = position.resume or Resume(cursor.window_value(value))
+    if not _beyond(cursor, resume.through, end):
+        return None
+    # To the reader, an earlier attempt has read what follows `end`, and nothing before it.
+    finished = OpenSlice(Window(end, resume.through, resume.through, last=False), Done())
+    resume = replace(resume, through=target, open=(finished, *resume.open))
+    return replace(position, edge=_outside(cursor, [position.edge], value, target, end), resume=resume)
+
+
+def _outside(
+    cursor: Cursor, edges: Iterable[Edge | None], at: object, target: object, end: object = None
+) -> Edge | None:
+    """Merge what edges remember of records that are not read again between `target` and `end`, for a cursor at `at`."""
 
     def stays(value: object) -> bool:
-        return cursor.order.rank(value) is None or cursor.precedes(Window(target), value)
+        if cursor.order.rank(value) is None or cursor.precedes(Window(target), value):
+            return True
+        return end is not None and not cursor.precedes(Window(end), value)
 
     def before(edge: Edge) -> Edge:
         keys = {digest: value for digest, value in edge.keys.items() if stays(value)}

@@ -618,6 +618,29 @@ def test_rewind_of_a_partition_leaves_the_others(state: CommandLine, orders: Fil
     assert [item["cursor"]["updated_at"] for item in orders.saved.state["states"]] == [FEB, MAR]
 
 
+@pytest.mark.parametrize(
+    ("until", "slices", "said"),
+    [
+        ("2024-01-15", [{"window": ["2024-01-15T00:00:00Z", MAR, MAR, False], "done": True}], "until 2024-01-15: done"),
+        ("2024-03-01", None, "until 2024-03-01: done"),
+        ("2024-01-01", None, "found nothing between 2024-01-01 and 2024-01-01, expected an end after the beginning"),
+        ("today", None, "found 'today'"),
+    ],
+)
+def test_rewind_with_an_end_leaves_a_cursor_beyond_it(
+    state: CommandLine, orders: Filled, until: str, slices: Json, said: str
+) -> None:
+    orders.add({"updated_at": MAR})
+
+    ran = state("rewind", "--to", "2024-01-01", "--until", until)
+
+    assert said in ran.stderr + "\n".join(ran.lines)
+    assert ("lies between 2024-01-01 and 2024-01-15, and what is new" in "\n".join(ran.lines)) is bool(slices)
+    if ran.code == 0:
+        rewound = {"through": JAN, "slices": slices} if slices else None
+        assert orders.saved.state == {"updated_at": MAR, "_cdk": rewound} if slices else {"updated_at": JAN}
+
+
 def test_rewind_drops_what_a_cut_attempt_read_beyond(state: CommandLine, orders: Filled) -> None:
     window = {"window": [MAR, "2024-04-01T00:00:00Z", "2024-04-01T00:00:00Z", True], "cursor": {"page": 2}}
     edge = {"value": JAN, "keys": {"digest": JAN}}

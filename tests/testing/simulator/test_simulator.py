@@ -2,7 +2,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdk.base.errors import ConfigError
@@ -50,6 +50,7 @@ def run(simulator: Simulator, source: Source, name: str, state: Sequence[Airbyte
     return run
 
 
+@example(Described(child=True), 1, 0)
 @settings(max_examples=40)
 @given(described(), st.integers(0, 12), st.integers(0, 3))
 def test_a_read_brings_what_the_simulator_holds(world: Described, count: int, seed: int) -> None:
