@@ -47,7 +47,7 @@ def past_runs(
     """Return a page of a pipeline's runs, newest first, and the start of the next page; None if there is none.
 
     most: how many reports, and how many runs with commits, are read. older: the start of the page; None: the last run.
-    A run without commits is listed only if it has a report. Raises as opening a table does.
+    A run without commits is listed only if it has a report, or no later run has ended. Raises as opening a table does.
     """
     existing = [table for table in tables if table.exists]
     newest = [table.open(pipeline, allow_lost_state=True).version for table in existing]
@@ -72,7 +72,10 @@ def past_runs(
         for report in others
         if rest is None or _timestamp(report, "started_at") >= rest.before
     ]
-    return sorted(listed, key=lambda run: run.started.timestamp() if run.started else 0.0, reverse=True), rest
+    listed.sort(key=lambda run: run.started.timestamp() if run.started else 0.0, reverse=True)
+    if older is None and unfinished is not None and unfinished[0] not in {run.name for run in listed}:
+        listed.insert(0, past_run(Run(sync=unfinished[0]), None, unfinished))
+    return listed, rest
 
 
 def _commits(report: Report) -> int:

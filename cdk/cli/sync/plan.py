@@ -176,11 +176,15 @@ def _runner(pipeline: Path, secrets: Secrets, *, trusted: bool) -> tuple[Pipelin
 
 
 def _past_runs(settings: Pipeline) -> Sequence[PastRun]:
-    """The last runs of a pipeline, newest first; empty for a target in an object store, whose tables are not listed."""
+    """The last runs of a pipeline with a commit or a report, newest first.
+
+    Empty for a target in an object store, whose tables are not listed.
+    """
     target, name = folder_at(settings.target.path, settings.target.storage), settings.name
     if target.on_disk is None or not target.on_disk.is_dir():
         return []
-    return past_runs(locations_in(target, name), target, name, _RUNS)[0]
+    runs, _ = past_runs(locations_in(target, name), target, name, _RUNS)
+    return [run for run in runs if run.reported or run.streams]
 
 
 def _lines(planned: PlannedRead, runs: Sequence[PastRun]) -> Iterator[str]:

@@ -160,6 +160,31 @@ def test_a_run_that_has_not_ended_runs_or_was_killed(
     assert listed(cli)[0]["status"] == status
 
 
+@pytest.mark.parametrize(
+    ("point", "is_first"), [("task_begins", True), ("after_state_blob", True), ("page_read", False)]
+)
+def test_a_run_that_was_killed_before_its_first_commit_is_listed_until_the_next_one_goes_on_with_it(
+    cli: CommandLine,
+    folder: Path,
+    point: str,
+    is_first: bool,  # noqa: FBT001
+) -> None:
+    if is_first:
+        shutil.rmtree(folder / "tables")
+    before = [] if is_first else listed(cli)
+    command = [sys.executable, "-m", "cdk", "sync", "pipeline.yaml", "--stream", "orders", "--force-rerun"]
+    environment = {**os.environ, "CDK_CRASH_AT": point}
+    assert subprocess.run(command, cwd=folder, env=environment, check=False).returncode == -signal.SIGKILL
+
+    killed, *others = listed(cli)
+
+    assert others == before
+    assert (killed["status"], killed["reported"], killed["commits"], killed["streams"]) == ("interrupted", False, 0, [])
+    assert cli("sync", "pipeline.yaml", "--stream", "orders").code == 0
+    went_on, *others = listed(cli)
+    assert (others, went_on["sync_id"], went_on["status"]) == (before, killed["sync_id"], "done")
+
+
 def test_a_report_from_before_the_run_was_gone_on_with_does_not_say_how_it_ended(
     cli: CommandLine, folder: Path
 ) -> None:
