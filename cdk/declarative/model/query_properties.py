@@ -1,5 +1,6 @@
 """Properties: the record properties that a stream requests, in groups small enough for one request each."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from itertools import chain
@@ -8,6 +9,7 @@ from typing import TypeAlias, cast
 from msgspec import Struct, field
 
 from cdk.base.errors import ManifestError
+from cdk.base.logs import FirstWarning
 from cdk.base.values import JsonObject, JsonValue, canonical
 from cdk.declarative.model.context import Names
 from cdk.declarative.model.slice_names import SliceView
@@ -80,11 +82,13 @@ def by_length(limit: int) -> Callable[[Sequence[str]], Iterable[list[str]]]:
     return group
 
 
-def by_key(key: Callable[[JsonObject], JsonValue]) -> Merge:
+def by_key(key: Callable[[JsonObject], JsonValue], where: str) -> Merge:
     """Return a function that merges records with the same key, in order of first occurrence; others stay as they are.
 
+    It warns of the first records that a part lacks. where: the place of the strategy.
     Raises ManifestError: when, of several parts, no record has a key, so that every record would be duplicated.
     """
+    warn = FirstWarning()
 
     def merged(parts: Sequence[Records]) -> Records:
         if len(parts) == 1:
@@ -98,16 +102,30 @@ def by_key(key: Callable[[JsonObject], JsonValue]) -> Merge:
             )
         known: dict[str, JsonObject] = {}
         records: Records = []
-        for record in records_of_all:
-            value = key(record)
-            name = None if value is None else canonical(value)
-            if name is None:
-                records.append(record)
-            elif (other := known.get(name)) is None:
-                known[name] = record
-                records.append(record)
-            else:
-                _merge(other, record)
+        parts_with = Counter[str]()
+        for part in parts:
+            names = set[str]()
+            for record in part:
+                value = key(record)
+                name = None if value is None else canonical(value)
+                if name is None:
+                    records.append(record)
+                    continue
+                names.add(name)
+                if (other := known.get(name)) is None:
+                    known[name] = record
+                    records.append(record)
+                else:
+                    _merge(other, record)
+            parts_with.update(names)
+        in_all = sum(count == len(parts) for count in parts_with.values())
+        if in_all < len(records):
+            warn(
+                f"{len(records) - in_all} of {len(records)} records of a page were not in the responses to all of its "
+                f"{len(parts)} requests, or have no key, and lack properties: the list has moved between the requests, "
+                "or the API omits such records. Read again, at a time when the list is at rest",
+                where,
+            )
         return records
 
     return merged

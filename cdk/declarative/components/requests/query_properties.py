@@ -158,6 +158,6 @@ class QueryProperties(Component):
         return Properties(
             load if select is None else lambda: select(load()),
             joined_record if chunking is None else chunking.build(),
-            by_key((strategy or GroupByKeyMergeStrategy(key="id")).build(ctx)),
+            by_key((strategy or GroupByKeyMergeStrategy(key="id")).build(ctx), ctx.where(self, "property_chunking")),
             self.always_include_properties or (),
         )

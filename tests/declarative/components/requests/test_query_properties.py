@@ -1,8 +1,11 @@
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
@@ -52,6 +55,43 @@ def test_records_of_several_requests_become_one() -> None:
         {"id": 1, "of": {"a": 1, "b": 1, "c": 1}, "a": "a1", "b": "b1", "c": "c1"},
         {"id": 2, "of": {"a": 2, "b": 2, "c": 2}, "a": "a2", "b": "b2", "c": "c2"},
     ]
+
+
+@given(
+    moves=st.dictionaries(st.integers(0, 7), st.sampled_from(["insert", "remove"]), max_size=1), keyless=st.booleans()
+)
+@example(moves={1: "insert"}, keyless=False)
+@example(moves={1: "remove"}, keyless=False)
+@example(moves={}, keyless=True)
+def test_records_that_lack_what_one_of_the_requests_returned_are_warned_of(
+    moves: Mapping[int, str],
+    keyless: bool,  # noqa: FBT001
+) -> None:
+    listed = [1, *([None] if keyless else []), *range(2, 6)]
+
+    def answers(request: Request) -> Response:
+        match moves.get(len(api.requests) - 1):
+            case "insert":
+                listed.insert(0, len(listed) + 10)
+            case "remove" if listed:
+                del listed[0]
+        begin = int(str(request.params.get("page", 0)))
+        names = str(request.params["fields"]).split(",")
+        data = [{name: f"{name}{n}" for name in names} | {"id": n} for n in listed[begin : begin + 2]]
+        return Response(200, Headers({}), orjson.dumps({"data": data}), request.url, request)
+
+    api = MockApi()
+    api.get("/items").answers(answers)
+    properties = asked(always_include_properties=["id"], property_chunking=CHUNKS)
+    pages = paginator({"type": "OffsetIncrement", "page_size": 2})
+
+    made = run(api, requester={**SHOWN, "query_properties": properties}, paginator=pages, stream={"primary_key": None})
+
+    assert made.error is None
+    lacking = [record for record in made.records if not {"a", "b", "c"} <= record.keys()]
+    warned = [log for log in made.logs if "lack properties" in log]
+    assert bool(lacking) == bool(warned)
+    assert len(warned) <= 1
 
 
 @pytest.mark.parametrize("failing", ["id,a,b", "id,c"])
