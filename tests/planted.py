@@ -611,16 +611,16 @@ BUGS = [
     Bug(
         "a strategy that counts has one for each slice",
         "compat/adapters/pagination",
-        "CustomObject(copy(self._custom.instance), self._custom.runtime)",
-        "self._custom",
-        "tests/compat/test_requests.py",
+        "        instance = copy(self._custom.instance)",
+        "        instance = self._custom.instance",
+        "tests/compat/test_syncs.py",
     ),
     Bug(
         "no state says what a strategy has counted in itself",
         "declarative/reading/page_reader",
-        "if self._tokens_shift or reader is not self else items",
-        "if self._tokens_shift else items",
-        "tests/compat/test_requests.py",
+        "if self._tokens_shift or strategy.has_counted else item",
+        "if self._tokens_shift else item",
+        "tests/compat/test_syncs.py",
     ),
     Bug(
         "custom code may fill one record again",
@@ -736,8 +736,8 @@ BUGS = [
     Bug(
         "a feed of counted pages resumes at none of them",
         "declarative/reading/page_reader",
-        "if self._tokens_shift or reader is not self else items",
-        "if reader is not self else items",
+        "        if reader is self and not self._tokens_shift:\n",
+        "        if reader is self:\n",
         "tests/worlds/test_manifests.py",
     ),
     Bug(

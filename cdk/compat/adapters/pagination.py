@@ -19,6 +19,8 @@ from cdk.rest.client import Sender
 _ARGUMENTS = {"response", "last_page_size", "last_record", "last_page_token_value", "stream_slice"}
 """The arguments of strategies; older ones take `last_records` instead of `last_record`."""
 
+_PLAIN = (type(None), bool, int, float, str, list, dict, set, tuple)
+
 
 class CustomStrategyAdapter(PageStrategy):
     """Finds pages with a custom strategy."""
@@ -26,7 +28,7 @@ class CustomStrategyAdapter(PageStrategy):
     reads_body = True
 
     def __init__(self, custom: CustomObject) -> None:
-        self._custom = custom
+        self._custom, self._unchanged = custom, ""
         parameters = custom.parameters("next_page_token")
         self._takes = set(parameters)
         if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
@@ -34,13 +36,29 @@ class CustomStrategyAdapter(PageStrategy):
         self.size = custom.call("get_page_size") if hasattr(custom.instance, "get_page_size") else None
 
     def of_slice(self) -> Self:
-        # Older strategies count pages in their own attributes, and must be reset at the start of a slice.
-        if not hasattr(self._custom.instance, "reset"):
-            return self
+        # Some strategies count pages in their own attributes: each slice starts with those that they were built with.
         strategy = copy(self)
-        strategy._custom = CustomObject(copy(self._custom.instance), self._custom.runtime)  # noqa: SLF001 - its own copy
-        strategy._custom.call("reset")  # noqa: SLF001
+        strategy._begin()  # noqa: SLF001 - its own copy
         return strategy
+
+    def _begin(self) -> None:
+        instance = copy(self._custom.instance)
+        own = getattr(instance, "__dict__", {})
+        own |= {name: copy(value) for name, value in own.items() if isinstance(value, list | dict | set)}
+        self._custom = CustomObject(instance, self._custom.runtime)
+        if hasattr(instance, "reset"):
+            # Older strategies are reset at the start of a slice.
+            self._custom.call("reset")
+        self._unchanged = self._values()
+
+    def _values(self) -> str:
+        """The values of the strategy's attributes, as text; other objects are assumed not to change."""
+        own = getattr(self._custom.instance, "__dict__", {})
+        return repr({name: value for name, value in own.items() if isinstance(value, _PLAIN)})
+
+    @property
+    def has_counted(self) -> bool:
+        return self._values() != self._unchanged
 
     def first(self) -> Any:  # noqa: ANN401 - the strategy defines the token
         return self._custom.get("initial_token")

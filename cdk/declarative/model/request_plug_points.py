@@ -169,8 +169,13 @@ class PageStrategy(Protocol):
     """Paths that decide whether there is a next page, and which: below `response`, `headers` and `last_record`."""
 
     def of_slice(self) -> Self:
-        """Return the strategy for one read of a slice: itself, or if it counts, a copy that has seen no pages."""
+        """Return the strategy for one read of a slice: itself, or if it may count, a copy that has seen no pages."""
         return self
+
+    @property
+    def has_counted(self) -> bool:
+        """Whether it has changed itself since `of_slice`, so that no other instance can resume from its tokens."""
+        return False
 
     def first(self) -> JsonValue:
         """Return the token of the first page; None if the first page is requested without one."""

@@ -106,13 +106,13 @@ class PageReader:
         self.check = PageCheck(self.extractor, self.decoder, self.requester.client.error_handler, self.key_paths)
 
     def read(self, slice: Slice) -> Iterator[Item]:
-        strategy = self.pages.strategy.of_slice()
-        reader = self
+        strategy, reader = self.pages.strategy.of_slice(), self
         if strategy is not self.pages.strategy:
             reader = dataclasses.replace(self, pages=replace(self.pages, strategy=strategy))
         items = read_pages(slice, _SliceReading(reader, slice).page)
-        # Only this instance knows what it has counted, so no other read can resume from its tokens.
-        return map(_without_token, items) if self._tokens_shift or reader is not self else items
+        if reader is self and not self._tokens_shift:
+            return items
+        return (_without_token(item) if self._tokens_shift or strategy.has_counted else item for item in items)
 
     @property
     def is_feed(self) -> bool:
