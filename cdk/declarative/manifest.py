@@ -185,8 +185,8 @@ class Manifest:
         return matches[0] if len(lines) == 1 else None
 
     def _places(self, stream: str | None, kind: str, field: str) -> list[Keys]:
-        """Return the keys of a field in all components of a type, or in those of a stream."""
-        matches = [keys for keys, node in _components(self._resolved, ()) if node["type"] == kind and field in node]
+        """Return the keys of a field in all components of a type, or in those of a stream; if none has it, theirs."""
+        matches = [keys for keys, node in _components(self._resolved, ()) if node["type"] == kind]
         if stream is not None:
             streams = [
                 keys
@@ -194,7 +194,7 @@ class Manifest:
                 if node.get("name") == stream and "retriever" in node and len(keys) == 2  # noqa: PLR2004 - streams[n]
             ]
             matches = [keys for keys in matches if any(keys[: len(outer)] == outer for outer in streams)]
-        return [(*keys, field) for keys in matches]
+        return [(*keys, field) for keys in matches if field in as_object(part_at(self._resolved, keys))] or matches
 
     def _report(self, problems: Sequence[ManifestProblem]) -> list[ManifestError]:
         """Return an error for each problem and place in the file, however many references lead to that place."""

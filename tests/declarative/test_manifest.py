@@ -445,6 +445,28 @@ def test_an_error_of_building_that_could_be_meant_for_two_lines_stays_as_it_is(t
     assert manifest.located(other) is other
 
 
+@pytest.mark.parametrize(
+    ("component", "line"),
+    [
+        ("users: DatetimeBasedCursor", "incremental_sync:"),
+        ("DpathExtractor", "extractor:"),
+        ("users: SimpleRetriever", "retriever:"),
+        ("HttpRequester", "requester:"),
+    ],
+)
+def test_an_error_about_a_field_that_is_missing_names_the_line_of_its_component(
+    tmp_path: Path, component: str, line: str
+) -> None:
+    file = _written(tmp_path)
+    manifest = Manifest.load(file)
+
+    where = str(manifest.located(ManifestError(f"{component}.unwritten: there is none"))).split(":")
+
+    written = GOOD.splitlines()[int(where[1]) - 2 : int(where[1])]
+    assert where[0] == str(file)
+    assert any(each.strip() == line for each in written)
+
+
 def test_a_manifest_that_is_no_file_is_told_by_its_path() -> None:
     with pytest.raises(ManifestError) as refused:
         Manifest({"version": "6.0.0", "check": {"type": "CheckStreem"}, "streams": []}).root()
