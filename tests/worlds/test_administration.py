@@ -115,7 +115,7 @@ class Run(World):
             "--partition",
             text,
             owner=name,
-            refusal="no stream with a state|has no partition|full refresh is complete",
+            refusal="no stream with a state|has no partition|full refresh is complete|without --partition",
         )
         owner = self.owners[name]
         if ended and owner.now is not None:
@@ -135,6 +135,7 @@ class Run(World):
             return
         complete = self.shown(name)["complete"] if self.exists else True
         refusal = "there is no cursor to move back" if self.kind == "paged" else "has no partition"
+        refusal += "|nothing was committed"  # as after a RESTORE to the version before the first state
         if self.kind == "paged":
             argv += ["--stream", f"{self.stream.namespace}.{self.stream.name}"]
         if self.verb("rewind", "--to", moment(hour), *argv, owner=name, refusal=refusal):
@@ -350,6 +351,7 @@ def run(kind: str, mode: str, acts: list[Act]) -> None:
 @example("plain", "append", [("take_back", "airbyte", "shop"), ("rewind", 0, None, "shop", 1), ("sync", "shop")])
 @example("plain", "append", [("rewind", 5, None, "shop", 1), ("rewind", 20, None, "shop")])
 @example("plain", "append", [("other_restores", 1), ("rewind", 0, None, "shop", 15)])
+@example("accounts", "append_dedup", [("other_restores", 0), ("reset_partition", 0, "shop")])
 @example("shops", "append", [("rewind", 4, None, "shop", 20), ("cut", "after_commit", 1, "shop")])
 @example("plain", "append", [("rollback", 1, 0, "shop"), ("rewind", 0, None, "shop"), ("put_again", "shop")])
 @settings(max_examples=15)

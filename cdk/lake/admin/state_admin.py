@@ -132,11 +132,18 @@ class Admin:
         return self.commit(location, table, make(table.saved))
 
     def reset(self, location: StreamLocation, partition: Partition | None = None) -> EditResult:
-        """Make the next sync read the stream, or a partition, from its start, even if the state is lost."""
+        """Make the next sync read the stream from its start, even if its state is lost; or a partition of its state.
+
+        Raises StateError: when nothing was committed, or there is no state that a partition could be reset in.
+        """
         table = location.open(self.pipeline, clock=self.clock, allow_lost_state=True)
         if table.state_version is None and not table.retained and not table.has_synced_rows:
             raise StateError(_NO_STATE, stream=location.stream)
         saved = table.saved
+        if saved is None and partition is not None:
+            # The positions of an older state are those of rows that the table may no longer have.
+            why = f"{table.lost_state or 'the table has no state'}; reset the whole stream, without --partition"
+            raise StateError(why, stream=location.stream)
         if saved is None:
             # Of an older state, only the sync and write mode are needed; if none is readable, the next sync sets them.
             states = (_loaded(table, version) for version in reversed(table.retained))
