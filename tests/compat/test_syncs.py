@@ -5,6 +5,7 @@ from datetime import timedelta
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import parse_qsl, urlsplit
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -114,6 +115,13 @@ RESET = """
     def reset(self):
         BEGIN
 """
+RETRIEVER = """
+from airbyte_cdk.sources.declarative.retrievers.simple_retriever import SimpleRetriever
+
+class Reading(SimpleRetriever):
+    def read_records(self, records_schema=None, stream_slice=None):
+        yield from super().read_records(records_schema, stream_slice)
+"""
 
 
 @settings(max_examples=25)
@@ -124,9 +132,29 @@ RESET = """
     limits=st.lists(st.integers(2, 6), max_size=2),
     mode=st.sampled_from(["overwrite", "append", "append_dedup"]),
     concurrency=st.sampled_from([1, 3]),
+    own=st.booleans(),
 )
-@example(counts="self._n += 1; return self._n", resets=False, sizes=[5, 5], limits=[], mode="append", concurrency=1)
-@example(counts="self._n += 1; return self._n", resets=False, sizes=[7], limits=[3], mode="overwrite", concurrency=1)
+@example(
+    counts="self._n += 1; return self._n",
+    resets=False,
+    sizes=[5, 5],
+    limits=[],
+    mode="append",
+    concurrency=1,
+    own=False,
+)
+@example(
+    counts="self._n += 1; return self._n", resets=True, sizes=[5, 5], limits=[], mode="append", concurrency=1, own=True
+)
+@example(
+    counts="self._n += 1; return self._n",
+    resets=False,
+    sizes=[7],
+    limits=[3],
+    mode="overwrite",
+    concurrency=1,
+    own=False,
+)
 def test_strategies_that_count_in_themselves_lose_and_double_no_record(  # noqa: PLR0917 - all that a world is made of
     counts: str,
     resets: bool,  # noqa: FBT001
@@ -134,12 +162,15 @@ def test_strategies_that_count_in_themselves_lose_and_double_no_record(  # noqa:
     limits: Sequence[int],
     mode: str,
     concurrency: int,
+    own: bool,  # noqa: FBT001
 ) -> None:
+    """Find pages with a strategy of custom code. own: a retriever of custom code calls it."""
     api = MockApi()
 
     def answer(request: Request) -> Response:
         current_lease().count()
-        part, page = int(f"{request.params['part']}"), int(f"{request.params.get('page', 0)}")
+        query = dict(parse_qsl(urlsplit(request.full_url).query))
+        part, page = int(query["part"]), int(query.get("page", 0))
         data = [{"id": 100 * part + n} for n in range(sizes[part])][SIZE * page : SIZE * (page + 1)]
         return Response(200, Headers({}), to_json({"data": data}), request.url, request)
 
@@ -155,7 +186,9 @@ def test_strategies_that_count_in_themselves_lose_and_double_no_record(  # noqa:
             "request_option": option("part"),
         },
     )
-    code = (STRATEGY + RESET * resets).replace("BEGIN", COUNTS[counts]).replace("NEXT", counts)
+    code = (STRATEGY + RESET * resets + RETRIEVER).replace("BEGIN", COUNTS[counts]).replace("NEXT", counts)
+    if own:
+        written["streams"][0]["retriever"] |= {"type": "CustomRetriever", "class_name": "components.Reading"}
 
     with TemporaryDirectory() as folder, TemporaryDirectory() as target:
         for limit in [*limits, None]:

@@ -1,13 +1,15 @@
 """SimpleRetriever: reads pages in a loop whose steps subclasses override."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import InitVar, dataclass
-from functools import cached_property, partial
+from functools import partial
 from inspect import signature
 from typing import Any, Protocol, TypeAlias
 
 import requests
 
+from cdk.base.run import setting
 from cdk.base.values import JsonObject, JsonSchema, JsonValue
 from cdk.compat.airbyte.http.requesters import Requester, RequestOptionsProvider
 from cdk.compat.airbyte.http.response import ResponseFacade
@@ -23,6 +25,9 @@ FULL_REFRESH_SYNC_COMPLETE_KEY = "__ab_full_refresh_sync_complete"
 _STATE, _SLICE = "stream_state", "stream_slice"
 _TOKEN = "next_page_token"  # noqa: S105 - the name under which requests know it
 _ASKING = (_SLICE, _TOKEN)
+
+_OF_SLICE: ContextVar["tuple[SimpleRetriever, Paginator] | None"] = ContextVar("paginator of a slice", default=None)
+"""The retriever that looks for its next page, and its paginator in this slice."""
 
 OptionsMethod: TypeAlias = Callable[..., JsonObject | str | None]
 """Returns one part of a request."""
@@ -83,8 +88,11 @@ class SimpleRetriever(Retriever):
     def stream_slices(self) -> Iterable[StreamSlice]:
         return () if self.stream_slicer is None else self.stream_slicer.stream_slices()
 
-    @cached_property
+    @property
     def _paginator(self) -> Paginator:
+        retriever, paginator = _OF_SLICE.get() or (None, None)
+        if retriever is self and paginator is not None:
+            return paginator
         return NoPagination() if self.paginator is None else self.paginator
 
     # Existing subclasses pass arguments as their version of airbyte_cdk did: by name, or by position with or without
@@ -214,7 +222,9 @@ class SimpleRetriever(Retriever):
         **kwargs: object,
     ) -> Iterable[StreamData]:
         slice = _arguments((_SLICE,), args, kwargs)[_SLICE]
-        first = self._get_initial_next_page_token()
+        # Only those of the manifest have it; custom code may pass any object that has the other methods.
+        of_slice = getattr(self._paginator, "of_slice", lambda: self._paginator)
+        first, paginator = self._get_initial_next_page_token(), of_slice()
 
         def read_page(_: Slice, token: Token | None) -> Iterator[Page | Sequence[StreamData]]:
             if token is None:
@@ -228,12 +238,13 @@ class SimpleRetriever(Retriever):
                 return
             # Pagination strategies count the records in the response, including those that a filter drops.
             raw = response.extracted if isinstance(response, ResponseFacade) else None
-            following = self._next_page_token(
-                response,
-                last_page_size=size if raw is None else raw,
-                last_record=last if last is None or isinstance(last, Record) else Record(last),
-                last_page_token_value=None if token is None else token.get(_TOKEN),
-            )
+            with setting(_OF_SLICE, (self, paginator)):
+                following = self._next_page_token(
+                    response,
+                    last_page_size=size if raw is None else raw,
+                    last_record=last if last is None or isinstance(last, Record) else Record(last),
+                    last_page_token_value=None if token is None else token.get(_TOKEN),
+                )
             yield Page((), following or None)
 
         yield from records_in(read_pages(Slice(), read_page))

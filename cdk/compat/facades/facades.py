@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from typing import Generic, TypeVar, cast
+from typing import Generic, Self, TypeVar, cast
 
 import requests
 from msgspec.structs import replace
@@ -224,6 +224,12 @@ class _DraftFacade(RequestOptionsProvider):
 
 class PaginatorFacade(Facade[PageRequests], _DraftFacade):
     """A paginator of the manifest."""
+
+    def of_slice(self) -> Self:
+        """Return the paginator for one read of a slice; see `PageStrategy.of_slice`."""
+        paginator = copy.copy(self)
+        paginator.native = replace(self.native, strategy=self.native.strategy.of_slice())
+        return paginator
 
     def get_initial_token(self) -> JsonValue:
         return self.native.strategy.first()
