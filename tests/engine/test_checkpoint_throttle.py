@@ -39,6 +39,9 @@ def test_or_for_half_a_minute() -> None:
 
     assert pace.due()
 
+    pace.wrote_state(10**9)
+    assert not pace.due()
+
 
 def test_states_that_grow_with_every_page_weigh_no_more_than_the_records_and_one_state() -> None:
     pace, records, states = CheckpointThrottle(Hand()), 0, 0

@@ -17,7 +17,7 @@ from cdk import Checkpoint, Done, ServerError
 from cdk.base.process.concurrency import Concurrency, Learned
 from cdk.base.times.clock import sleep
 from cdk.engine.executors import Threads
-from cdk.engine.thread_pool import AdaptiveThreadPool
+from cdk.engine.thread_pool import AdaptiveThreadPool, repeating_in_a_thread
 from cdk.rest import HttpClient, Request
 from cdk.streams.page import ReadPage
 from cdk.testing.mock_api import MockApi
@@ -311,6 +311,17 @@ def test_closing_a_read_does_not_wait_for_a_retry() -> None:
     pages.close()
 
     assert 1 <= len(route.requests) <= 4
+
+
+def test_an_error_of_what_is_repeated_beside_a_block_is_raised_where_the_block_ends() -> None:
+    called = threading.Event()
+
+    def fail() -> None:
+        called.set()
+        raise ServerError("there is no token")
+
+    with pytest.raises(ServerError, match="there is no token"), repeating_in_a_thread(fail, 0.001):
+        assert called.wait(60)
 
 
 def test_an_api_that_says_429_is_asked_less() -> None:

@@ -256,6 +256,10 @@ MALFORMED = [
     ({"u": 1, "_cdk": {"through": 1, "slices": 5}}, "state._cdk.slices", 5),
     ({"u": 1, "_cdk": {"through": 1, "slices": [{}]}}, "state._cdk.slices[0]", {}),
     ({"u": 1, "_cdk": {"edge": 5}}, "state._cdk.edge", 5),
+    *(
+        ({"u": 1, "_cdk": {"edge": {"value": 1, "counts": counts}}}, "state._cdk.edge", {"value": 1, "counts": counts})
+        for counts in (5, {"a": 0}, {"a": "2"}, {"a": True})
+    ),
 ]
 
 

@@ -172,6 +172,45 @@ VALUES: st.SearchStrategy[Json] = st.one_of(
 CURSOR = DatetimeCursor("at", start="2000-01-01T00:00:00Z", lookback=DAY)
 
 
+def day(number: int, hour: str = "00:00:00") -> str:
+    return f"2024-01-{number:02}T{hour}Z"
+
+
+@pytest.mark.parametrize(
+    ("granularity", "value", "last", "needed"),
+    [
+        ("PT1M", day(1, "23:58:59"), False, SECOND),
+        ("PT1M", day(1, "23:58:59.250"), False, timedelta(milliseconds=1)),
+        ("PT1M", day(1, "23:59:00"), False, None),
+        ("PT1M", day(1, "23:59:30"), False, None),  # the source does not end the window where it is to
+        ("PT1M", day(1, "23:58:59"), True, None),
+        ("PT1M", "soon", False, None),
+        ("P1D", day(1, "23:58:59"), False, None),
+        (None, day(1, "23:58:59"), False, None),
+    ],
+)
+def test_a_value_between_two_granules_needs_a_finer_granularity(
+    granularity: str | None,
+    value: str,
+    last: bool,  # noqa: FBT001
+    needed: timedelta | None,
+) -> None:
+    cursor = DatetimeCursor("at", start=day(1), granularity=granularity)
+
+    assert cursor.needed_granularity(Window(day(1), day(1, "23:59:00"), day(2), last=last), value) == needed
+
+
+@pytest.mark.parametrize(("smallest", "splits"), [(None, True), (DAY, True), (2 * DAY, False), (3 * DAY, False)])
+def test_a_window_is_split_unless_it_is_as_short_as_the_smallest(smallest: timedelta | None, splits: bool) -> None:  # noqa: FBT001
+    cursor = DatetimeCursor("at", start=day(1), granularity=SECOND)
+
+    halves = cursor.halves(Window(day(1), day(3), day(3, "00:00:01"), last=True), smallest)
+
+    assert (halves is not None) is splits
+    if halves is not None:
+        assert (halves[0].start, halves[0].until, halves[1].end) == (day(1), halves[1].start, day(3))
+
+
 @given(st.lists(VALUES, min_size=1, max_size=6))
 def test_the_greatest_value_is_the_latest_moment_in_its_own_spelling(values: list[Json]) -> None:
     moments = [m for m in map(CURSOR.timestamp, values) if m is not None]

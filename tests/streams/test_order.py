@@ -21,6 +21,7 @@ ALIKE: list[tuple[Order, list[Json]]] = [
     (TimestampOrder(("%s",)), [1704153600, "1704153600", 1704153600.0, "2024-01-02", Decimal(1704153600)]),
     (TimestampOrder(("%m/%d/%Y",)), ["01/02/2024", "2024-01-02"]),
     (NaturalOrder(), [12, "12", 12.0, "12.0", Decimal(12)]),
+    (NaturalOrder(), [0.1, "0.1", Decimal("0.1")]),
     (NaturalOrder(), ["2024-01-02T12:00:00Z", "2024-01-02T13:00:00+01:00"]),
 ]
 ASCENDING: list[tuple[Order, list[Json]]] = [

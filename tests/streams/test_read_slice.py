@@ -225,6 +225,19 @@ def test_a_token_refused_again_after_the_restart_is_an_error() -> None:
         list(read_slice(Scripted(always), Slice(start=Checkpoint({"page": 3}))))
 
 
+def test_a_refusal_of_the_first_page_is_an_error_at_once() -> None:
+    starts: list[Position] = []
+
+    def always(slice: Slice) -> Iterator[Item]:
+        starts.append(slice.start)
+        raise StaleToken("this is no token")
+        yield {}
+
+    with pytest.raises(StaleToken, match="this is no token"):
+        list(read_slice(Scripted(always), Slice()))
+    assert starts == [Start()]
+
+
 def test_what_is_no_record_is_refused_with_its_kind() -> None:
     stream = Scripted(lambda _: iter(["text"]))  # type: ignore[list-item]  # what an author may yield by mistake
 

@@ -75,6 +75,11 @@ def test_a_state_that_covers_what_is_still_to_come_is_warned_of(
     assert f"a record with {value!r} in 'at' came after a state with {state!r}" in warning
 
 
+@pytest.mark.parametrize("values", [["a", "bb"], [None, [1]]], ids=["words", "of no kind"])
+def test_values_without_an_order_are_not_compared(values: list[object]) -> None:
+    assert warnings([("record", values[0]), ("state", values[0]), ("record", values[1])]) == []
+
+
 class Descending(PagedStream):
     """Two pages, the newest record first; its state is that of the last record of all."""
 
