@@ -107,7 +107,7 @@ _EPOCH_UNITS = {
     "%ms": timedelta(milliseconds=1),
     "%epoch_microseconds": timedelta(microseconds=1),
 }
-_PARTS = lazy_pattern(r"%[-_0^#]*\d*[EO]?.?")
+_PARTS = lazy_pattern(r"%[-_0^#:]*\d*[EO]?.?")
 
 
 def parse_timestamp(value: FieldValue, formats: Sequence[str]) -> datetime | None:
