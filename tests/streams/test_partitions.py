@@ -83,6 +83,17 @@ def test_a_field_that_a_parents_record_lacks_is_named_with_what_there_is(field: 
     assert caught.value.stream == "users"
 
 
+def test_what_a_page_of_a_parent_warns_of_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    class Dated(Orders):
+        def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+            yield Page([{"id": 1, "updated_at": "soon"}], {"page": 2})
+            yield Page([{"id": 2, "updated_at": "later"}], None)
+
+    assert {partition["order"] for partition in parent_partitions(Dated(), order="id")} == {1, 2}
+    assert caplog.text.count("the first has 'soon'") == 1
+    assert "later" not in caplog.text
+
+
 def test_the_partition_of_a_parent_is_part_of_its_childrens() -> None:
     assert next(parent_partitions(ShopOrders(), order="id")) == Partition.of(shop="a", order=0)
 
