@@ -20,7 +20,7 @@ from cdk.declarative.syntax.validation import validated
 from cdk.rest import path
 from cdk.state.slice import WHOLE, Slice
 from cdk.streams.checkpoint.parent_state import without_states
-from cdk.streams.page import records_in
+from cdk.streams.page import Page, PageWarnings, ReadPage, records_in
 
 
 class ComponentMappingDefinition(Component):
@@ -98,17 +98,34 @@ class HttpComponentsResolver(_Resolver):
 
     def _scopes(self, ctx: BuildContext) -> Callable[[], Iterator[Names]]:
         reader = self.retriever.build(ctx, StreamParts("components resolver"))
+        where = ctx.where(self, "retriever")
 
         def scopes() -> Iterator[Names]:
             partitions, listed = [WHOLE] if reader.router is None else reader.router.partitions({}), False
+            warnings = PageWarnings(resumed=False)
             for partition in without_states(partitions):
-                for record in records_in(reader.read(Slice(partition))):
-                    listed = True
-                    yield {"components_values": record, "stream_slice": partition}
+                for item in reader.read(Slice(partition)):
+                    if isinstance(item, Page):
+                        warnings.add(_warned(item, where))
+                    for record in records_in([item]):
+                        listed = True
+                        yield {"components_values": record, "stream_slice": partition}
+            warnings.end()
             if not listed:
-                warn("the API lists no streams; check what the credentials may read", ctx.where(self, "retriever"))
+                warn("the API lists no streams; check what the credentials may read", where)
 
         return scopes
+
+
+def _warned(page: Page, where: str) -> ReadPage:
+    """Return the warning and the doubt of a page of the list, with the place of its retriever."""
+
+    def doubt() -> str:
+        reason = "" if page.doubt is None else page.doubt()
+        return reason and f"{where}: {reason}"
+
+    warning = page.warning and f"{where}: {page.warning}"
+    return ReadPage((), warning=warning, explain_doubt=doubt, followed=page.next is not None)
 
 
 class StreamConfig(Component):

@@ -89,6 +89,41 @@ def test_records_of_an_api_say_which_streams_there_are() -> None:
     assert [request.url for request in api.requests] == ["https://api.test/tables", "https://api.test/y"]
 
 
+@pytest.mark.parametrize(
+    ("found", "following", "warned"),
+    [
+        ("data", "next", []),
+        (
+            "dat",
+            "next",
+            ["there is no 'dat' in the body, whose fields are 'data', 'next' (is it 'data'?)", "no streams"],
+        ),
+        ("data", "nxt", ["there is no 'nxt' in the body, whose fields are 'data', 'next' (is it 'next'?)"]),
+    ],
+)
+def test_what_a_list_of_streams_may_lack_is_warned_of(
+    caplog: pytest.LogCaptureFixture, found: str, following: str, warned: list[str]
+) -> None:
+    api = MockApi()
+    api.get("/tables").returns(json={"data": [{"name": "a"}], "next": "b"})
+    api.get("/tables", params={"after": "b"}).returns(json={"data": [{"name": "b"}], "next": ""})
+    resolver = from_http(
+        record_selector={"type": "RecordSelector", "extractor": {"type": "DpathExtractor", "field_path": [found]}},
+        paginator={
+            "type": "DefaultPaginator",
+            "page_token_option": {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "after"},
+            "pagination_strategy": {"type": "CursorPagination", "cursor_value": f"{{{{ response['{following}'] }}}}"},
+        },
+    )
+
+    assert names(resolver, api=api) == (["a", "b"] if not warned else ["a"] if found == "data" else [])
+
+    assert len(caplog.messages) == len(warned)
+    for message, words in zip(caplog.messages, warned, strict=True):
+        assert message.startswith("HttpComponentsResolver.retriever: ")
+        assert words in message
+
+
 def test_state_migrations_of_a_template_have_their_usual_type() -> None:
     retriever: Any = TEMPLATE["retriever"]
     routers = {"type": "ListPartitionRouter", "cursor_field": "region", "values": ["eu"]}
