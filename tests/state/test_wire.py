@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from cdk import BadState, Checkpoint, Done, Json, Partition, Position, Start, StreamState, Window
 from cdk.base.values import JsonObject
 from cdk.state.position import Edge, OpenSlice, Resume, Trail
+from cdk.state.position_json import OWN_KEY
 from cdk.state.slice import WHOLE
 from cdk.state.stored_positions import StoredPositions
-from cdk.state.wire import decode, encode
+from cdk.state.wire import decode, encode, reserved_names
 
 
 def test_since_when_a_partition_is_missing_is_in_the_exact_form_alone() -> None:
@@ -339,3 +340,11 @@ def test_the_protocols_form_is_stable(state: StreamState) -> None:
     once = encode(state, incremental=True)
 
     assert encode(decode(once), incremental=True) == once
+
+
+def test_fields_that_a_state_needs_for_itself_are_reserved_where_it_has_them() -> None:
+    token: Json = {"states": 1, "slices": 2, "state_type": "page", OWN_KEY: 3}
+
+    assert reserved_names(token, partitioned=False) == [OWN_KEY, "states"]
+    assert reserved_names(token, partitioned=True) == [OWN_KEY]
+    assert reserved_names({**token, "state_type": "date-range"}, partitioned=False) == [OWN_KEY, "slices", "states"]
