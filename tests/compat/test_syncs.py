@@ -83,12 +83,13 @@ class Unseen(RecordFilter):
     assert sorted(row["id"] for row in rows(tmp_path / "lake" / "items")) == [0, 1, 2, 3, 4]
 
 
+STATELESS = "return (last_page_token_value or 0) + 1"
 COUNTS = {
     "self._n += 1; return self._n": "self._n = 0",
     "self._pages.append(1); return len(self._pages)": "self._pages = []",
     "self._seen['n'] = self._seen.get('n', 0) + 1; return self._seen['n']": "self._seen = {}",
     "self._seen.add(len(self._seen)); return len(self._seen)": "self._seen = set()",
-    "return (last_page_token_value or 0) + 1": "self._n = 0",
+    STATELESS: "self._n = 0",
 }
 """How strategies find the next page, and what they have for it: the last one counts nothing."""
 SIZE = 2
@@ -155,6 +156,7 @@ class Reading(SimpleRetriever):
     concurrency=1,
     own=False,
 )
+@example(counts=STATELESS, resets=False, sizes=[7], limits=[2, 2], mode="overwrite", concurrency=1, own=False)
 def test_strategies_that_count_in_themselves_lose_and_double_no_record(  # noqa: PLR0917 - all that a world is made of
     counts: str,
     resets: bool,  # noqa: FBT001
@@ -210,6 +212,9 @@ def test_strategies_that_count_in_themselves_lose_and_double_no_record(  # noqa:
 
         found = sorted(row["id"] for row in rows(Path(target) / "items"))
         assert found == sorted(100 * part + n for part, size in enumerate(sizes) for n in range(size))
+        if counts == STATELESS and not own and mode != "append":
+            # It resumes at its pages.
+            assert len(api.requests) <= sum(size // SIZE + 1 for size in sizes) + len(sizes) * len(limits)
 
 
 def option(name: str) -> Json:
