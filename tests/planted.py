@@ -609,6 +609,13 @@ BUGS = [
         "tests/compat/test_requests.py",
     ),
     Bug(
+        "custom code has its attributes for itself in each thread",
+        "compat/airbyte/custom_object",
+        "        custom._copies = local()\n",
+        "",
+        "tests/compat/test_records.py",
+    ),
+    Bug(
         "a strategy that counts has one for each slice",
         "compat/adapters/pagination",
         "        instance = copy(self._custom.instance)",

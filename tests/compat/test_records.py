@@ -1,12 +1,17 @@
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json, as_object
 from cdk.compat.airbyte.custom_object import CustomCodeError
+from cdk.state.slice import Slice
+from cdk.state.stream_state import StreamState
+from cdk.streams.read_slice import read_slice
 from cdk.testing import MockApi, read
 from tests.compat.sources import manifest, source
 
@@ -401,6 +406,55 @@ class Rows:
     else:
         assert f"Rows.{method} returned " in str(run.error)
         assert f" as record {odd}, expected objects" in str(run.error)
+
+
+REMEMBERS = {
+    "extractor": ("extract_records(self, response)", "response.json()['data']", "return self._now"),
+    "record_filter": ("filter_records(self, records, **kwargs)", "list(records)", "return self._now"),
+    "transformation": ("transform(self, record, **kwargs)", "record['id']", "record['id'] = self._now"),
+}
+
+
+@pytest.mark.parametrize("kind", REMEMBERS)
+def test_what_a_component_keeps_in_itself_is_that_of_its_own_slice(tmp_path: Path, kind: str) -> None:
+    method, value, end = REMEMBERS[kind]
+    code = f"""
+from threading import Barrier
+
+BOTH = Barrier(2, timeout=10)
+
+class Remembers:
+    def __init__(self, **_):
+        self._now = None
+
+    def {method}:
+        self._now = {value}
+        BOTH.wait()
+        {end}
+"""
+    custom: dict[str, Json] = {"class_name": "components.Remembers"}
+    selector: dict[str, Json] = {"extractor": {"type": "DpathExtractor", "field_path": ["data"]}}
+    transformations: list[Json] = []
+    match kind:
+        case "extractor":
+            selector = {"extractor": {"type": "CustomRecordExtractor", **custom}}
+        case "record_filter":
+            selector["record_filter"] = {"type": "CustomRecordFilter", **custom}
+        case _:
+            transformations.append({"type": "CustomTransformation", **custom})
+    option = {"type": "RequestOption", "field_name": "shelf", "inject_into": "request_parameter"}
+    router = {"type": "ListPartitionRouter", "cursor_field": "shelf", "values": ["a", "b"], "request_option": option}
+    api = MockApi()
+    for name in ("a", "b"):
+        api.get("/items", {"shelf": name}).returns(json={"data": [{"id": name}]})
+    written = manifest({"transformations": transformations}, record_selector=selector, partition_router=router)
+    (stream,) = source(tmp_path, code, written, api).streams({})
+
+    def ids(slice: Slice) -> list[Json]:
+        return [record["id"] for page in read_slice(stream, slice) for record in page.records]
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(ids, iter(stream.checkpoint_reader(StreamState()).next, None))] == [["a"], ["b"]]
 
 
 def test_an_error_for_people_ends_the_read_as_it_is(tmp_path: Path) -> None:

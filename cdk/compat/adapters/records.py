@@ -1,4 +1,8 @@
-"""Adapters to the plug points, for custom decoders, extractors, filters, transformations, migrations, validations."""
+"""Adapters to the plug points, for custom decoders, extractors, filters, transformations, migrations, validations.
+
+Those that process records have an instance for each thread: existing code keeps the page or record that it processes in
+its attributes, and slices are read in parallel.
+"""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +25,7 @@ class CustomDecoderAdapter:
     streams = False
 
     def __init__(self, custom: CustomObject) -> None:
-        self._custom = custom
+        self._custom = custom.by_thread()
 
     def decode(self, response: Response) -> JsonValue:
         values = list(self.items(response))
@@ -36,7 +40,7 @@ class CustomExtractorAdapter(Extractor):
     """Adapts a custom extractor; all records of a response are one page."""
 
     def __init__(self, custom: CustomObject) -> None:
-        self._custom = custom
+        self._custom = custom.by_thread()
 
     def pages(self, response: Response) -> Iterator[list[JsonObject]]:
         yield _records(self._custom, "extract_records", ResponseFacade(response))
@@ -65,6 +69,7 @@ def _own(records: Iterable[JsonObject]) -> list[JsonObject]:
 
 def transforming(custom: CustomObject, config: Mapping[str, JsonValue]) -> Transform:
     """Adapt a custom transformation to pages of records."""
+    custom = custom.by_thread()
     parameters = custom.parameters("transform")
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
@@ -82,6 +87,7 @@ def transforming(custom: CustomObject, config: Mapping[str, JsonValue]) -> Trans
 
 def filtering(custom: CustomObject) -> Select:
     """Adapt a custom filter to pages of records."""
+    custom = custom.by_thread()
 
     def select(records: list[JsonObject], names: Names) -> list[JsonObject]:
         token = names.get("next_page_token")
@@ -93,6 +99,7 @@ def filtering(custom: CustomObject) -> Select:
 
 def normalizing(custom: CustomObject, schema: JsonSchema) -> Normalize:
     """Adapt a custom schema normalization to pages of records."""
+    custom = custom.by_thread()
 
     def normalize(records: list[JsonObject]) -> None:
         for record in records:

@@ -4,6 +4,8 @@ import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from copy import copy
+from threading import local
 from typing import Any
 
 from cdk.base.errors import CdkError, FatalError
@@ -37,9 +39,28 @@ class CustomObject:
     """Calls the methods of a custom component. name: of its class, for errors."""
 
     def __init__(self, instance: object, runtime: Runtime) -> None:
-        self.instance: Any = instance
+        self._instance: Any = instance
+        self._copies: local | None = None
         self.runtime = runtime
         self.name = type(instance).__name__
+
+    def by_thread(self) -> "CustomObject":
+        """Return the component with a copy of the instance for each thread.
+
+        What a call assigns to an attribute, calls for other slices do not see; lists and the like remain shared.
+        """
+        custom = CustomObject(self._instance, self.runtime)
+        custom._copies = local()
+        return custom
+
+    @property
+    def instance(self) -> Any:  # noqa: ANN401 - only its class knows
+        """The object itself, or the copy of this thread."""
+        if self._copies is None:
+            return self._instance
+        if "instance" not in self._copies.__dict__:
+            self._copies.instance = copy(self._instance)
+        return self._copies.instance
 
     @contextmanager
     def calling(self, method: str) -> Iterator[None]:
