@@ -135,7 +135,7 @@ class Run(World):
             return
         complete = self.shown(name)["complete"] if self.exists else True
         refusal = "there is no cursor to move back" if self.kind == "paged" else "has no partition"
-        refusal += "|nothing was committed"  # as after a RESTORE to the version before the first state
+        refusal += "|nothing was committed|no stream with a state"  # as after a RESTORE to the version before the first
         if self.kind == "paged":
             argv += ["--stream", f"{self.stream.namespace}.{self.stream.name}"]
         if self.verb("rewind", "--to", moment(hour), *argv, owner=name, refusal=refusal):
@@ -352,6 +352,7 @@ def run(kind: str, mode: str, acts: list[Act]) -> None:
 @example("plain", "append", [("rewind", 5, None, "shop", 1), ("rewind", 20, None, "shop")])
 @example("plain", "append", [("other_restores", 1), ("rewind", 0, None, "shop", 15)])
 @example("accounts", "append_dedup", [("other_restores", 0), ("reset_partition", 0, "shop")])
+@example("plain", "append", [("other_restores", 0), ("cut", "page_read", 1, "shop"), ("rewind", 0, None, "shop")])
 @example("shops", "append", [("rewind", 4, None, "shop", 20), ("cut", "after_commit", 1, "shop")])
 @example("plain", "append", [("rollback", 1, 0, "shop"), ("rewind", 0, None, "shop"), ("put_again", "shop")])
 @settings(max_examples=15)
