@@ -70,10 +70,7 @@ def child_partitions(
     Reads the parent on the spot, from `state` on. After the children of a page comes the parent's state behind it.
     Raises ConfigError: `parent` is no stream.
     """
-    if not isinstance(parent, Stream):
-        raise ConfigError(
-            f"the parent of partitions: found {kind_shown(parent)}, expected a stream: `Users(self.config)`"
-        )
+    _check_parent(parent)
     if (secrets := child_secrets.get()) and not parent.secrets:
         parent.guard(secrets)
     greatest: list[FieldValue] = []

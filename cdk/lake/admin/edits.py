@@ -31,7 +31,6 @@ from cdk.streams.stream import Stream
 
 _FAR = datetime(9000, 1, 1, tzinfo=UTC)
 _NAMED = 3
-_AGAIN = "The next sync reads again what lies after the new position."
 
 
 class Change(Struct, frozen=True):
@@ -107,11 +106,10 @@ def rewound(
     # The value that the last read reached, and its duration, apply to the old cursors only.
     extra = {name: value for name, value in state.extra.items() if name not in ("state", "lookback_window")}
     new = replace(state, positions=positions.updated(rewound), parents={}, extra=extra)
-    saved = replace(saved, complete=saved.complete and not _is_interrupted(new))
-    again = _AGAIN
-    if any(isinstance(each, Checkpoint) and each.resume is not None for each in rewound.values()):
-        again = f"The next sync reads again what lies between {to} and {until}, and what is new."
-    return _with_state(what, saved, new, again)
+    interrupted = _is_interrupted(new)
+    between = f"The next sync reads again what lies between {to} and {until}, and what is new."
+    again = between if interrupted and until is not None else ""
+    return _with_state(what, replace(saved, complete=saved.complete and not interrupted), new, again)
 
 
 def import_state(
@@ -263,9 +261,9 @@ def _decoded_state(saved: TableState, stream: Stream | None = None) -> StreamSta
     return decode(saved.state) if stream is None else state_of(stream, saved.state)
 
 
-def _with_state(what: str, saved: TableState, state: StreamState, again: str = _AGAIN) -> Change:
+def _with_state(what: str, saved: TableState, state: StreamState, again: str = "") -> Change:
     blob = encode(state, incremental=saved.sync_mode == "incremental", exact=True)
-    consequence = _consequence(saved, again)
+    consequence = _consequence(saved, again or "The next sync reads again what lies after the new position.")
     # It is unknown which window an edited state was read for.
     return Change(what, replace(saved, state=blob, window=None), tuple(moves(saved.state, blob)), (consequence,))
 

@@ -247,8 +247,7 @@ class SyncRunner:
         """All streams of the source. Raises ConfigError: when it has none, which may be an error of its API."""
         if streams := tuple(self._source.open(self._pipeline.config)):
             return streams
-        why = "so nothing can be read and no table is changed; check the config, and what its credentials may read"
-        raise ConfigError(f"the source has no streams for this config, {why}")
+        raise ConfigError("the source has no streams for this config; check it, and what its credentials may read")
 
     @property
     def _notes_of_orphaned_tables(self) -> Iterator[str]:
