@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from cdk.base.errors import FatalError, PaginationLoop
 from cdk.base.process.connector_line import defined_at
-from cdk.base.records.raw_json_lines import JsonLines, json_lines
+from cdk.base.records.exact_json import exact_json
+from cdk.base.records.raw_json_lines import json_lines, record_texts
 from cdk.base.values import NotJson, Record, copied
 from cdk.state.position import Checkpoint, Paging, Start, Trail
 from cdk.state.slice import Slice
@@ -217,24 +218,24 @@ class _Overlap:
         last, self._last = self._last, ()
         if source.total is None or not records or len(source.body) >= _LARGE:
             return 0
-        text = None if (lines := json_lines(records)) is None else lines.lines
+        text = None if (lines := json_lines(records)) is None else lines.text
         # Copied: whoever receives the records may change them and empty the list. Non-records are refused elsewhere.
         self._last = [dict(r) if type(r) is dict else r for r in records[-_TAIL:]] if text is None else text
         if not last:
             return 0
         if isinstance(last, bytes) and text is not None:
-            # Most pages repeat nothing, and cost no more than a search for one line.
-            end = text.find(b"\n")
-            if (text if end < 0 else text[:end]) not in last:
+            # Most pages repeat nothing, and cost no more than a search for how their first record begins.
+            begin = text.find(b"{")
+            if text[begin : text.find(b"}") + 1] not in last:
                 return 0
-            return _overlap(last.split(b"\n"), text.split(b"\n"))
+            return _overlap(record_texts(last), record_texts(text))
         # One of the two may have been decoded, such as a page of one record, which may be an error in place of records.
         earlier = _decoded(last)[-_TAIL:] if isinstance(last, bytes) else last
         return _overlap(earlier, (records if text is None else _decoded(text))[:_TAIL])
 
 
-def _decoded(lines: bytes) -> Sequence[Record]:
-    return JsonLines(lines, lines.count(b"\n") + 1)
+def _decoded(text: bytes) -> Sequence[Record]:
+    return [exact_json(record) for record in record_texts(text)]
 
 
 def _overlap(last: Sequence[object], records: Sequence[object]) -> int:

@@ -52,6 +52,11 @@ class JsonLines(Sequence[Record]):
         return self._lines
 
     @property
+    def text(self) -> bytes | None:
+        """The text as it is at hand, for `record_texts`; None after the records have been accessed."""
+        return self._lines
+
+    @property
     def text_size(self) -> int | None:
         """The approximate size of the text in bytes; None after the records have been accessed."""
         return None if self._lines is None else len(self._lines)
@@ -126,6 +131,11 @@ def elements(text: bytes) -> "Sequence[msgspec.Raw]":
     """The elements of a valid JSON list, each as text."""
     parts: Sequence[msgspec.Raw] = _elements_at(()).decode(text)
     return parts
+
+
+def record_texts(text: bytes) -> Sequence[bytes]:
+    """The text of each record in the `text` of JsonLines."""
+    return list(map(bytes, elements(text))) if text.startswith(b"[") else text.split(b"\n")
 
 
 @lru_cache(maxsize=256)
