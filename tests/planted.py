@@ -3292,11 +3292,11 @@ BUGS = [
         "tests/worlds/test_records.py",
     ),
     Bug(
-        "a sync keeps every digit",
+        "a page keeps every digit",
         "base/records/exact_json",
-        "        value = _decode(body)\n",
-        "        return __import__('orjson').loads(body)\n",
-        "tests/worlds/test_records.py",
+        "if not is_rounded and not _has_written_numbers(body, long=is_long):",
+        "if not is_rounded:",
+        "tests/base/records/test_exact_json.py",
     ),
     Bug(
         "a sync takes values of Python as read does",
@@ -4062,6 +4062,13 @@ BUGS = [
         "            if trail.closed_at(text):",
         "            if False:",
         "tests/compat/test_requests.py",
+    ),
+    Bug(
+        "a page with an integer of more than 64 bits keeps its digits",
+        "base/records/exact_json",
+        "is_rounded = is_long and ",
+        "is_rounded = False and ",
+        "tests/base/records/test_exact_json.py",
     ),
     Bug(
         "a tiny number is the same on every page",

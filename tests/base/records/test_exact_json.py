@@ -48,6 +48,8 @@ def test_a_number_that_no_double_holds_has_its_text(text: str, body: str) -> Non
 
 @example(["1e-400", "9007199254740993.0"], ",")
 @example(["9007199254740993e0", "1e400"], ",")
+@example(["18446744073709551616", "1.50"], ",")
+@example(["-9223372036854775809", "1"], ", ")
 @given(st.lists(NUMBERS, max_size=5), st.sampled_from([",", ", ", ",\n", ',"page-100","0e-123",']))
 def test_a_number_is_the_same_on_every_page(texts: list[str], between: str) -> None:
     page = [item for item in exact_json(b"[%s]" % between.join(texts).encode()) if not isinstance(item, str)]
