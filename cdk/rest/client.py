@@ -1,7 +1,9 @@
 """HttpClient: sends a request until it succeeds, its error is ignored, or the error handler gives up."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
+from functools import partial
+from itertools import count
 from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -17,6 +19,7 @@ from cdk.rest.http.activity import note_wait
 from cdk.rest.http.authenticator import Authenticator, Renewable
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.metrics import current_metrics
+from cdk.rest.http.streamed_response import StreamedResponse
 from cdk.rest.http.transport import Transport
 from cdk.rest.limits.budget import Budget
 from cdk.rest.pagination.page_url import restore_secrets
@@ -61,9 +64,33 @@ class HttpClient:
     def send(self, request: Request) -> Response:
         """Return the first response to `request` that the error handler accepts as a success or ignores.
 
+        A streamed body that breaks off is requested again, and continues behind what was read of it.
+
         Raises the CdkError with which the error handler gives up. Raises PagingSignal: when it wants other pages.
         Raises ForeignHost: when secrets would leave the request's scope.
         """
+        response = self._accepted(request)
+        if not isinstance(response, StreamedResponse):
+            return response
+        return response.continued(partial(self._send_again, request, response.status, count(1)))
+
+    def _send_again(self, request: Request, status: int, attempts: Iterator[int], error: CdkError) -> Response:
+        """Return another response with a status to a request whose body broke off. Raises `error` if there is none."""
+        attempt = next(attempts)
+        verdict = self.error_handler.judge(error, attempt)
+        if verdict.action not in _RETRIED:
+            raise error
+        self._wait(error.message, verdict, attempt)
+        try:
+            response = self._accepted(request)
+        except CdkError as other:
+            raise error from other
+        if response.status != status:
+            response.close()
+            raise error
+        return response
+
+    def _accepted(self, request: Request) -> Response:
         attempt, renewed = 1, False
         while True:
             outcome = self._outcome(request)

@@ -1,12 +1,16 @@
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from cdk import CredentialsError, RateLimited, ServerError, Timeout
+from cdk import CredentialsError, RateLimited, ServerError, Timeout, TransientError
 from cdk.base.errors import BugError, CdkError
-from cdk.rest import Action, Backoff, HttpClient, HttpErrorHandler, Request, Response, RetryPolicy, Verdict
+from cdk.rest import Action, Backoff, Headers, HttpClient, HttpErrorHandler, Request, Response, RetryPolicy, Verdict
 from cdk.rest.errors.outcome import ResetPagination
+from cdk.rest.http.streamed_response import StreamedResponse
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import Time
 
@@ -158,3 +162,81 @@ def test_without_a_token_to_renew_the_request_is_just_tried_again() -> None:
         HttpClient(api, error_handler=RENEW, sleep=time.sleep).send(USERS)
 
     assert len(api.requests) == 6
+
+
+EXPORT = replace(USERS, stream=True)
+
+
+def pieces(body: bytes, size: int, cut: int | None) -> Generator[bytes, None, None]:
+    end = len(body) if cut is None else cut
+    yield from (body[start : min(start + size, end)] for start in range(0, end, size))
+    if cut is not None:
+        raise Timeout("the connection failed")
+
+
+def streams(bodies: Sequence[tuple[bytes, int, int | None]]) -> MockApi:
+    """An API that answers with one body after the other: its bytes, how many come at once, and where it breaks off."""
+    api, left = MockApi(), iter(bodies)
+    api.get("/users").answers(
+        lambda request: StreamedResponse(200, Headers({}), pieces(*next(left)), request.url, request)
+    )
+    return api
+
+
+@given(
+    body=st.binary(max_size=60),
+    cuts=st.lists(st.integers(0, 60), max_size=5),
+    sizes=st.lists(st.integers(1, 25), min_size=6, max_size=6),
+)
+def test_a_streamed_body_that_breaks_off_continues_behind_what_was_read(
+    body: bytes, cuts: Sequence[int], sizes: Sequence[int]
+) -> None:
+    ends = [*(min(cut, len(body)) for cut in cuts), None]
+    api, time = streams([(body, *each) for each in zip(sizes, ends, strict=False)]), Time()
+
+    assert b"".join(client(api, time).send(EXPORT).chunks()) == body
+    assert len(api.requests) == len(ends)
+    assert time.slept == [2**n for n in range(len(cuts))]
+
+
+@given(body=st.binary(min_size=1, max_size=60), data=st.data())
+def test_a_streamed_body_that_begins_differently_then_does_not_continue(body: bytes, data: st.DataObject) -> None:
+    cut = data.draw(st.integers(1, len(body)))
+    other = data.draw(st.binary(max_size=60).filter(lambda other: not other.startswith(body[:cut])))
+    api, read = streams([(body, 7, cut), (other, 5, None)]), list[bytes]()
+
+    with pytest.raises(TransientError, match="requested again, the body begins differently"):
+        read.extend(client(api, Time()).send(EXPORT).chunks())
+
+    assert b"".join(read) == body[:cut]
+    assert len(api.requests) == 2
+
+
+def test_a_streamed_body_that_always_breaks_off_is_requested_six_times() -> None:
+    api = streams([(b"id\n1\n", 3, 3)] * 7)
+
+    with pytest.raises(Timeout, match="the connection failed"):
+        list(client(api, Time()).send(EXPORT).chunks())
+
+    assert len(api.requests) == 6
+
+
+def test_a_streamed_body_does_not_continue_with_an_error_that_is_ignored() -> None:
+    api, rest = MockApi(), iter([pieces(b"1", 1, 0)])
+    api.get("/users").answers(lambda request: StreamedResponse(200, Headers({}), next(rest), request.url, request))
+    response = client(api, Time())
+    streamed = response.send(EXPORT)
+    api.get("/users", {"api_key": "kkkk"}).returns(status=204, body=b"gone")
+
+    with pytest.raises(Timeout, match="the connection failed"):
+        list(streamed.chunks())
+
+
+def test_a_streamed_body_that_is_not_read_is_closed() -> None:
+    body = pieces(b"1", 1, None)
+    api = MockApi()
+    api.get("/users").answers(lambda request: StreamedResponse(200, Headers({}), body, request.url, request))
+
+    client(api, Time()).send(EXPORT).close()
+
+    assert list(body) == []

@@ -1,10 +1,11 @@
 """StreamedResponse: a response whose body is read in pieces, because it may be larger than memory."""
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
+from hashlib import blake2b
 from typing import Protocol
 
-from cdk.base.errors import BugError, CdkError, DecodeError
+from cdk.base.errors import BugError, CdkError, DecodeError, TransientError
 from cdk.rest.http.messages import Headers, Request, Response
 
 MAX_BYTES = 512 * 2**20
@@ -71,6 +72,15 @@ class StreamedResponse(Response):
             self.status, self.headers, self._take_pieces(), self.url, request, max_bytes=self._max_bytes
         )
 
+    def continued(self, again: Callable[[CdkError], Response]) -> "StreamedResponse":
+        """Return this response with a body that continues, where reading fails, with the body of another response.
+
+        again: returns another response to the same request, or raises the error that it receives. The beginning of its
+        body, which is skipped, must be identical to what was read; if not, reading raises TransientError.
+        """
+        pieces = _Continued(self._take_pieces(), again)
+        return StreamedResponse(self.status, self.headers, pieces, self.url, self.request, max_bytes=self._max_bytes)
+
     def _take_pieces(self) -> Pieces:
         pieces = self._pieces
         if pieces is None:
@@ -80,6 +90,57 @@ class StreamedResponse(Response):
 
     def __repr__(self) -> str:
         return f"<{self.status} to {self.request}, streamed>"
+
+
+class _OtherBody(TransientError):
+    """The bodies of two responses to a request begin differently."""
+
+
+class _Continued:
+    """The pieces of a body that is requested again, and continues behind what was read, where reading fails."""
+
+    def __init__(self, pieces: Pieces, again: Callable[[CdkError], Response]) -> None:
+        self._pieces, self._again = pieces, again
+        self._length, self._digest = 0, blake2b()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        while True:
+            try:
+                piece = next(self._pieces)
+            except _OtherBody:
+                raise
+            except CdkError as error:
+                self.close()
+                self._pieces = _behind(self._length, self._digest.digest(), self._again(error).chunks(), error)
+            else:
+                self._length += len(piece)
+                self._digest.update(piece)
+                return piece
+
+    def close(self) -> None:
+        self._pieces.close()
+
+
+def _behind(
+    length: int, digest: bytes, pieces: Generator[bytes, None, None], error: CdkError
+) -> Generator[bytes, None, None]:
+    """Yield a body behind its first `length` bytes. Raises _OtherBody: when these do not have the digest."""
+    beginning, missing, rest = blake2b(), length, b""
+    with closing(pieces):
+        while missing and (piece := next(pieces, b"")):
+            beginning.update(piece[:missing])
+            rest, missing = piece[missing:], max(0, missing - len(piece))
+        if missing or beginning.digest() != digest:
+            raise _OtherBody(
+                f"{error.message}; requested again, the body begins differently, so that the records that were passed "
+                "on cannot be skipped; read the stream again, in smaller slices if this happens often"
+            )
+        if rest:
+            yield rest
+        yield from pieces
 
 
 def unpacked(response: Response, pieces: Pieces) -> StreamedResponse:
