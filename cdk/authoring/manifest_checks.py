@@ -66,6 +66,7 @@ def manifest_mistakes(path: Path, schema: JsonSchema) -> Iterator[tuple[str, Loc
         _repeating(value),
         _values(value),
         _schemas(value, path.resolve().parent),
+        _undeclared(value),
     )
     for keys, text, certain in chain.from_iterable(mistakes):
         # A part that several references share is written only once, so it is reported only once.
@@ -299,6 +300,30 @@ def _schemas(value: Mapping[str, JsonValue], folder: Path) -> Iterator[tuple[Key
             if mistakes := "; ".join(first_few(schema_mistakes(schema), 5)):
                 words = f"the schema has mistakes: {mistakes}. Until they are corrected, these fields accept any value"
                 yield at, words, False
+
+
+def _undeclared(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool]]:
+    """Yield cursor fields and parts of primary keys that the inline schema of their stream does not declare.
+
+    Transformations and composed schemas may add fields that are not written there.
+    """
+    for keys, stream in _all_streams(value):
+        retriever, loader = as_object(stream.get("retriever")), as_object(stream.get("schema_loader"))
+        schema = as_object(loader.get("schema"))
+        declared = properties_of(schema)
+        composed = not {"patternProperties", "$ref", "oneOf", "anyOf", "allOf"}.isdisjoint(schema)
+        built_in = loader.get("type") == "InlineSchemaLoader" and retriever.get("type") != "CustomRetriever"
+        if not declared or composed or stream.get("transformations") or not built_in:
+            continue
+        cursor, key = _built_in(stream.get("incremental_sync")).get("cursor_field"), stream.get("primary_key")
+        fields = [
+            (("primary_key",), part[0] if isinstance(part, list) and part else part) for part in as_list(key) or [key]
+        ]
+        for end, field in [(("incremental_sync", "cursor_field"), cursor), *fields]:
+            name = _literal(field)
+            if name and name not in declared and name.partition(".")[0] not in declared:
+                words = f"found {name!r}, expected a property of the inline schema{did_you_mean(name, list(declared))}"
+                yield (*keys, *end), words, False
 
 
 def _built_in(component: JsonValue) -> Mapping[str, JsonValue]:

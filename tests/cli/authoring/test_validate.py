@@ -457,6 +457,38 @@ def test_a_key_that_no_schema_declares_is_no_key(
     assert ran.lines[1] == "good.yaml: a pipeline without mistakes"
 
 
+@pytest.mark.parametrize(
+    ("schema", "more", "places"),
+    [
+        ("{properties: {dya: {}, id: {}}}", "primary_key: id", ["incremental_sync.cursor_field: warning: found 'day'"]),
+        (
+            "{additionalProperties: true, properties: {day: {}}}",
+            "primary_key: di",
+            ["primary_key: warning: found 'di'"],
+        ),
+        ("{properties: {day: {}, a: {}}}", "primary_key: [[a, id], [b, id]]", ["primary_key: warning: found 'b'"]),
+        ("{properties: {day: {}, a: {}}}", "primary_key: [a, b]", ["primary_key: warning: found 'b'"]),
+        ("{properties: {day: {}}}", "primary_key: \"{{ config['key'] }}\"", []),
+        ("{properties: {day: {}}}", "primary_key: id\n    transformations: [{type: KeysToLower}]", []),
+        ("{properties: {day: {}}, allOf: [{properties: {id: {}}}]}", "primary_key: id", []),
+        ("{additionalProperties: true}", "primary_key: id", []),
+    ],
+)
+def test_cursors_and_keys_that_an_inline_schema_lacks_are_warned_of(
+    cli: CommandLine, tmp_path: Path, schema: str, more: str, places: list[str]
+) -> None:
+    loader = f"schema_loader: {{type: InlineSchemaLoader, schema: {schema}}}\n    {more}"
+    (tmp_path / "manifest.yaml").write_text(MANIFEST.replace("incremental_sync:", f"{loader}\n    incremental_sync:"))
+
+    ran = cli("validate", "manifest.yaml")
+
+    assert ran.code == 0
+    found = [
+        line.partition(", expected a property of the inline schema")[0] for line in ran.lines if "property" in line
+    ]
+    assert [line.partition(" streams[0].")[2] for line in found] == places
+
+
 def test_a_schema_that_the_api_gives_is_not_asked_for(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
