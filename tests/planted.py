@@ -415,6 +415,13 @@ BUGS = [
         "tests/worlds/test_administration.py",
     ),
     Bug(
+        "a rewind reads no less than is named",
+        "lake/admin/edits",
+        "_cursor_value(cursor, until, up=True)",
+        "_cursor_value(cursor, until)",
+        "tests/lake/admin/test_edits.py",
+    ),
+    Bug(
         "a rewind with an end forgets the records that are read again",
         "lake/admin/edits",
         "return replace(position, edge=_outside(cursor, [position.edge], value, target, end), resume=resume)",

@@ -5,8 +5,8 @@ Only `import_state` can move a position forward, because there the user supplies
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
-from itertools import islice
+from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -31,6 +31,9 @@ from cdk.streams.stream import Stream
 
 _FAR = datetime(9000, 1, 1, tzinfo=UTC)
 _NAMED = 3
+# A cursor that aligns its windows starts one in each month, and timestamps are written to one of these units.
+_DOWN = tuple(timedelta(days=days) for days in range(1, 32))
+_UP = tuple(-timedelta(seconds=seconds) for seconds in (1, 60, 3600, 86400, 31 * 86400))
 
 
 class Change(Struct, frozen=True):
@@ -91,7 +94,7 @@ def rewound(
             stream=stream.name,
         )
     state = _decoded_state(saved, stream)
-    target, end = _cursor_value(cursor, to), None if until is None else _cursor_value(cursor, until)
+    target, end = _cursor_value(cursor, to), None if until is None else _cursor_value(cursor, until, up=True)
     if end is not None and not _beyond(cursor, end, target):
         raise StateError(f"found nothing between {to} and {until}, expected an end after the beginning")
     what = f"rewind to {to}" if until is None else f"rewind to {to}, until {until}"
@@ -218,12 +221,11 @@ def _from_start(what: str, saved: TableState, *why: str) -> Change:
     traits = traits_of(saved.write_mode)
     if traits.repeats_rows:
         consequences.append(f"Rows of the new read have _airbyte_generation_id {saved.generation + 1}.")
-    records = saved.records if traits.merges else 0
     new = TableState(
         saved.sync_mode,
         saved.write_mode,
         generation=saved.generation + 1,
-        records=records,
+        records=saved.records if traits.merges else 0,
         keys=saved.keys,
         json_keys=saved.json_keys,
     )
@@ -335,12 +337,14 @@ def _partition_in(state: StreamState, partition: Partition) -> Partition:
     raise StateError(f"the state has no partition {partition.key}, expected {available}")
 
 
-def _cursor_value(cursor: Cursor, to: str) -> object:
-    """Return `to` as the cursor writes its values: the start of a window from there."""
-    window = next(iter(cursor.windows(to, _FAR, again=False)), None)
-    if window is None:
+def _cursor_value(cursor: Cursor, to: str, *, up: bool = False) -> object:
+    """Return the start of a window that is nearest to `to`: at it or after it if `up`, else at it or before it."""
+    first = next(iter(cursor.windows(to, _FAR, again=False)), None)
+    if first is None:
         raise StateError(f"found {to!r}, expected a value before the cursor's own end, and before the year {_FAR.year}")
-    return window.start
+    tried = chain([to], (cursor.back(to, by) for by in (_UP if up else _DOWN)))
+    starts = (window.start for at in tried for window in islice(cursor.windows(at, _FAR, again=False), 1))
+    return next((at for at in starts if not _beyond(cursor, *((to, at) if up else (at, to)))), first.start)
 
 
 def _rewound_position(cursor: Cursor, position: Position, target: object, end: object = None) -> Position:
