@@ -415,6 +415,13 @@ BUGS = [
         "tests/worlds/test_administration.py",
     ),
     Bug(
+        "the same rewind twice reads a range once",
+        "lake/admin/edits",
+        "resume.through == target and end in _finished_from(resume)",
+        "False",
+        "tests/cli/state/test_command.py",
+    ),
+    Bug(
         "a rewind reads no less than is named",
         "lake/admin/edits",
         "_cursor_value(cursor, until, up=True)",
@@ -3156,8 +3163,8 @@ BUGS = [
     Bug(
         "programs sync with the config that commands see",
         "sync/loop/runner",
-        'pipeline = pipeline.prepared(source, "source.config", Secrets())',
-        "pass",
+        '.prepared(source, "source.config", Secrets())',
+        "",
         "tests/cli/test_manifests.py",
     ),
     Bug(

@@ -358,6 +358,8 @@ def _rewound_position(cursor: Cursor, position: Position, target: object, end: o
                 raise BadState(f"state.{cursor.field}", value, "a value of the stream's cursor")
             if end is not None and (reopened := _reopened(cursor, position, value, target, end)) is not None:
                 return reopened
+            if resume is not None and resume.through == target and end in _finished_from(resume):
+                return position  # the same rewind, before a sync
             if resume is not None and _beyond(cursor, value, resume.through):
                 # An earlier rewind had an end, and what lies before that end is still to be read.
                 target = target if _beyond(cursor, resume.through, target) else resume.through
@@ -380,6 +382,11 @@ def _reopened(cursor: Cursor, position: Checkpoint, value: object, target: objec
     finished = OpenSlice(Window(end, resume.through, resume.through, last=False), Done())
     resume = replace(resume, through=target, open=(finished, *resume.open))
     return replace(position, edge=_outside(cursor, [position.edge], value, target, end), resume=resume)
+
+
+def _finished_from(resume: Resume) -> list[object]:
+    """Return where what follows the next window to read was finished before; empty if that was not."""
+    return [item.window.start for item in resume.open[:1] if isinstance(item.position, Done)]
 
 
 def _outside(

@@ -41,7 +41,7 @@ from cdk.sync.reports.lineage import NotRead, Running, lineage
 from cdk.sync.reports.run_history import RunHistory
 from cdk.sync.reports.run_report import RunFacts, SyncResult
 from cdk.sync.reports.stream_report import Status, StreamReport
-from cdk.sync.settings.pipeline_file import Pipeline
+from cdk.sync.settings.pipeline_file import Pipeline, checked_pipeline
 from cdk.sync.settings.stream_plan import StreamPlan, check_apart, plan_streams
 from cdk.sync.tables.conditional_state import FollowSettings
 from cdk.sync.tables.skip_windows import SkipWindows
@@ -72,14 +72,14 @@ class SyncRunner:
         learn: Callable[[str], None] = ignore,
         crash_secrets: Secrets | None = None,
     ) -> None:
-        """Prepare a sync. Raises ConfigError: when the config does not fit the source's schema.
+        """Prepare a sync. Raises ConfigError: when the config does not fit its schema, or an argument its type.
 
         workers: where tasks run; default: see `workers_of`.
         mask: masks secrets other than those of the config in reported errors. learn: called with each secret that the
         run obtains, such as an access token. crash_secrets: secrets to mask in crash reports; None disables these.
         """
         # The command line has prepared its pipeline before, with its own name for the config; a program has not.
-        pipeline = pipeline.prepared(source, "source.config", Secrets())
+        pipeline = checked_pipeline(pipeline, source).prepared(source, "source.config", Secrets())
         self._pipeline, self._source, self._watch, self._clock = pipeline, source, watch, clock
         self._workers, self._tables = workers or self.workers_of(pipeline), OpenTables(pipeline.name)
         self._secrets = list(secret_values(source.config_schema, pipeline.config))

@@ -378,3 +378,19 @@ PLAIN_KEYS: frozenset[Keys] = frozenset(
     }
 )
 """Keys whose values are never secret: names, paths, numbers. `source.config` is one only if it is a path."""
+
+
+def checked_pipeline(pipeline: object, source: object) -> Pipeline:
+    """Return the pipeline of a sync. Raises ConfigError: when it is not a Pipeline, or the source not a Source."""
+    if not isinstance(pipeline, Pipeline):
+        remedy = f"Pipeline.load({str(pipeline)!r})" if isinstance(pipeline, str | Path) else "Pipeline.load(PATH)"
+        raise ConfigError(
+            f"SyncRunner: found {type(pipeline).__name__} as pipeline, expected a Pipeline; pass {remedy}"
+        )
+    if not isinstance(source, Source):
+        what = f"the class {source.__name__}" if isinstance(source, type) else type(source).__name__
+        raise ConfigError(
+            f"SyncRunner: found {what} as source, expected a Source; pass an object of the connector's class, or "
+            "cdk.spark.manifest_source(PATH)"
+        )
+    return pipeline

@@ -641,6 +641,16 @@ def test_rewind_with_an_end_leaves_a_cursor_beyond_it(
         assert orders.saved.state == {"updated_at": MAR, "_cdk": rewound} if slices else {"updated_at": JAN}
 
 
+def test_the_same_rewind_with_an_end_before_a_sync_changes_nothing(state: CommandLine, orders: Filled) -> None:
+    orders.add({"updated_at": MAR})
+    range_again = ("rewind", "--to", "2024-01-01", "--until", "2024-01-15")
+    state(*range_again)
+    once = orders.saved.state
+
+    assert "nothing changes" in "\n".join(state(*range_again).lines)
+    assert orders.saved.state == once
+
+
 def test_rewind_drops_what_a_cut_attempt_read_beyond(state: CommandLine, orders: Filled) -> None:
     window = {"window": [MAR, "2024-04-01T00:00:00Z", "2024-04-01T00:00:00Z", True], "cursor": {"page": 2}}
     edge = {"value": JAN, "keys": {"digest": JAN}}

@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,10 +8,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdk import Source
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json
 from cdk.lake.storage.credentials import Kind, options_of, secrets_of
+from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import FollowSourceOptions, Pipeline, StreamOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 
@@ -605,3 +607,22 @@ def test_the_storage_of_tables_knows_the_names_of_the_stores_of_logs(kind: Kind,
     assert ("value" in secrets_of({short: "value"})) is ("key" in short)
     with pytest.raises(ConfigError, match="is set twice"):
         options_of(kind, {short: "value", full: "value"}, {})
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "source", "problem"),
+    [
+        ("p.yaml", Source(), r"found str as pipeline, expected a Pipeline; pass Pipeline\.load\('p\.yaml'\)"),
+        (Path("p.yaml"), Source(), r"found \w+Path as pipeline, expected a Pipeline; pass Pipeline\.load\('p\.yaml'\)"),
+        ({"name": "p"}, Source(), r"found dict as pipeline, expected a Pipeline; pass Pipeline\.load\(PATH\)"),
+        (None, Source, "found the class Source as source, expected a Source"),
+        (None, "shop", "found str as source, expected a Source"),
+    ],
+)
+def test_a_sync_names_the_argument_that_is_of_another_type(
+    tmp_path: Path, pipeline: object, source: object, problem: str
+) -> None:
+    run: Callable[..., object] = SyncRunner
+
+    with pytest.raises(ConfigError, match=problem):
+        run(pipeline or load(tmp_path, LEAST), source)
