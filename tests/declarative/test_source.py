@@ -598,6 +598,23 @@ def test_a_stream_that_no_catalog_selects_is_not_built(root: dict[str, Any], nam
         assert [each.name for each in source.streams({})] == selected
 
 
+def test_a_child_that_a_catalog_selects_without_its_parent_follows_it() -> None:
+    parent = {"type": "ParentStreamConfig", "stream": "#/streams/0", "parent_key": "id", "partition_field": "user"}
+    child = {**stream("posts/{{ stream_partition.user }}"), "name": "posts"}
+    child["retriever"]["partition_router"] = {"type": "SubstreamPartitionRouter", "parent_stream_configs": [parent]}
+    api = MockApi()
+    api.get("/users").returns(json={"data": [{"id": 1}, {"id": 2}]})
+    api.get("/posts/1").returns(json={"data": [{"id": "a"}]})
+    api.get("/posts/2").returns(json={"data": [{"id": "b"}]})
+    source = made(api, streams=[stream("users"), stream("teams"), child])
+
+    source.select({"posts": None})
+
+    (posts,) = source.streams({})
+    assert posts.name == "posts"
+    assert [record["id"] for record in read(posts).records] == ["a", "b"]
+
+
 def test_an_expression_that_fails_in_one_slice_keeps_no_other_from_being_read() -> None:
     halves = stream("halves", requester={"request_parameters": {"half": "{{ 12 / (stream_partition.n | int) }}"}})
     halves["retriever"]["partition_router"] = {"type": "ListPartitionRouter", "cursor_field": "n", "values": [1, 0, 2]}
