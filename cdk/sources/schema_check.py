@@ -125,8 +125,9 @@ def _has_type(value: object, names: object) -> bool:
 
 
 def _same(value: object, other: object) -> bool:
-    # Values that are equal in Python may differ in JSON, such as false and 0, also inside lists and objects.
-    return canonical(value) == canonical(other)
+    # Values that are equal in Python may differ in JSON, such as false and 0, also inside lists and objects; an infinity
+    # is null in JSON.
+    return value == other and canonical(value) == canonical(other)
 
 
 def _properties(config: object, rule: object) -> bool:

@@ -52,6 +52,7 @@ SCHEMAS = st.recursive(
 
 @given(VALUES, SCHEMAS)
 @example({"a": [False]}, {"const": {"a": [0]}})
+@example(float("inf"), {"enum": [None]})
 def test_what_plainly_fits_is_valid(config: Json, schema: JsonSchema) -> None:
     assert not certainly_matches(config, schema) or Draft7Validator(schema).is_valid(config)
 

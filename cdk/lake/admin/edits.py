@@ -344,7 +344,8 @@ def _cursor_value(cursor: Cursor, to: str, *, up: bool = False) -> object:
         raise StateError(f"found {to!r}, expected a value before the cursor's own end, and before the year {_FAR.year}")
     tried = chain([to], (cursor.back(to, by) for by in (_UP if up else _DOWN)))
     starts = (window.start for at in tried for window in islice(cursor.windows(at, _FAR, again=False), 1))
-    return next((at for at in starts if not _beyond(cursor, *((to, at) if up else (at, to)))), first.start)
+    reaches = cursor.state_order.reaches
+    return next((at for at in starts if (reaches(at, to) if up else reaches(to, at))), first.start)
 
 
 def _rewound_position(cursor: Cursor, position: Position, target: object, end: object = None) -> Position:
