@@ -125,8 +125,8 @@ def _has_type(value: object, names: object) -> bool:
 
 
 def _same(value: object, other: object) -> bool:
-    # Values that are equal in Python may differ in JSON, such as false and 0, also inside lists and objects; an infinity
-    # is null in JSON.
+    # Values that are equal in Python may differ in JSON, such as false and 0, also inside lists and objects; and the
+    # other way round: an infinity is null in JSON.
     return value == other and canonical(value) == canonical(other)
 
 
